@@ -1,0 +1,460 @@
+"""kazoo's client on the simulated ensemble: its own methods, watches and states, without a socket.
+
+Each direction of a connection keeps its order, and each message its own delay. If the connection breaks, what
+was on its way to the server may still arrive; what was on its way back is lost.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from struct import Struct
+from typing import Any
+
+from kazoo.exceptions import (
+    AuthFailedError,
+    ConnectionClosedError,
+    ConnectionLoss,
+    NoNodeError,
+    SessionExpiredError,
+    ZookeeperError,
+)
+from kazoo.handlers.threading import AsyncResult, KazooTimeoutError
+from kazoo.protocol import serialization
+from kazoo.protocol.connection import CHANGED_EVENT, CHILD_EVENT, CREATED_EVENT, DELETED_EVENT
+from kazoo.protocol.serialization import read_buffer, read_string, stat_struct, write_string
+from kazoo.protocol.states import Callback, EventType, KeeperState, WatchedEvent, ZnodeStat
+
+from tools.simulation.ensemble import (
+    Change,
+    Check,
+    CloseSession,
+    Create,
+    Delete,
+    Ensemble,
+    Event,
+    Put,
+    Result,
+    first_error,
+    read,
+)
+from tools.simulation.world import Process, World
+from zkstate.direct import Client
+from zkstate.direct.requests import HEADER
+
+LARGEST = 0xFFFFF
+"""Bytes of the largest request (`jute.maxbuffer`); a server ends the connection on a larger one."""
+
+DELAY = 0.002
+"""Most seconds that a message is usually on its way."""
+
+_INT = Struct("!i")
+_ERROR = -1
+
+_CODES = {CREATED_EVENT: EventType.CREATED, DELETED_EVENT: EventType.DELETED}
+_CODES |= {CHANGED_EVENT: EventType.CHANGED, CHILD_EVENT: EventType.CHILD}
+
+_FAULTS = {
+    KeeperState.AUTH_FAILED: AuthFailedError,
+    KeeperState.CLOSED: ConnectionClosedError,
+    KeeperState.EXPIRED_SESSION: SessionExpiredError,
+}
+
+
+class Handler:
+    """What kazoo asks of its handler; callbacks run in a task of their own, in their order."""
+
+    timeout_exception = KazooTimeoutError
+    running = False
+    """kazoo then calls the callbacks of an answer as the answer arrives."""
+    name = "simulated"
+
+    def __init__(self, world: World, process: Process) -> None:
+        import threading  # noqa: PLC0415 - the world's own, when a history runs
+
+        self._world, self._process, self._threading = world, process, threading
+        self._waiting: list[Any] = []
+        self._runs = False
+
+    def sleep_func(self, seconds: float) -> None:
+        self._world.park(seconds)
+
+    def async_result(self) -> AsyncResult:
+        return AsyncResult(self)
+
+    def event_object(self) -> Any:
+        return self._threading.Event()
+
+    def lock_object(self) -> Any:
+        return self._threading.Lock()
+
+    def rlock_object(self) -> Any:
+        return self._threading.RLock()
+
+    def start(self) -> None:
+        pass
+
+    def stop(self) -> None:
+        pass
+
+    def dispatch_callback(self, callback: Callback) -> None:
+        self._waiting.append(callback)
+        if not self._runs:
+            self._runs = True
+            self._world.spawn(self._process, "watches", self._call_back)
+
+    def _call_back(self) -> None:
+        while self._waiting:
+            callback = self._waiting.pop(0)
+            callback.func(*callback.args)
+        self._runs = False
+
+
+class Network:
+    """The ensemble, its clients, and the messages between them."""
+
+    def __init__(self, world: World, servers: int = 1) -> None:
+        self.world, self.ensemble = world, Ensemble(servers)
+        self.clients: dict[int, SimulatedClient] = {}
+        """Session -> its client while it is connected."""
+        self.slowest = DELAY
+        self.away: set[int] = set()
+        """Servers that do not answer; the ensemble has no majority if these are more than half."""
+
+    def answers(self) -> bool:
+        return len(self.away) * 2 < len(self.ensemble.servers) or not self.away
+
+    def delay(self) -> float:
+        return self.world.chance.random() * self.slowest
+
+    def tell(self, events: Sequence[tuple[int, Event]]) -> None:
+        for session, event in events:
+            if (client := self.clients.get(session)) is not None:
+                client.deliver(partial(client.on_event, event))
+
+    def catch_up(self, server: int) -> None:
+        self.tell(self.ensemble.catch_up(server))
+
+    def expire(self) -> None:
+        """End the sessions whose clients are away for too long."""
+        for session in self.ensemble.expired(self.world.now):
+            self.end(session)
+
+    def end(self, session: int) -> None:
+        """The servers end the session; a client that is connected loses its connection."""
+        if session not in self.ensemble.sessions:
+            return
+        self.world.note("zookeeper", "expired", f"{session:x}")
+        client = self.clients.get(session)
+        _, events = self.ensemble.change(session, (CloseSession(),), self.world.now)
+        self.tell(events)
+        if client is not None:
+            client.break_off("its session expired")
+
+
+class SimulatedClient(Client):
+    """One client of a process. Made by `zkstate.connection.client.make_client` in a history."""
+
+    def __init__(self, network: Network, process: Process, hosts: str, timeout: float) -> None:
+        super().__init__(hosts=hosts, handler=Handler(network.world, process), timeout=timeout)
+        self._network, self._world, self._process = network, network.world, process
+        self._wait = timeout
+        self._link = 0
+        """The number of the connection; what belongs to an earlier one is not delivered."""
+        self._arrives, self._returns = 0.0, 0.0
+        self._flights: dict[int, Any] = {}
+        self._sent = 0
+        process.at_end.append(self._vanish)
+
+    # --- connection
+
+    def start_async(self) -> Any:
+        self._stopped.clear()
+        self._writer_stopped.clear()
+        self._session_callback(KeeperState.CONNECTING)
+        self._world.after(self._network.delay(), self._connect)
+        return self._live
+
+    def _connect(self) -> None:
+        if self._stopped.is_set() or not self._process.alive or self._live.is_set():
+            return
+        network, world = self._network, self._world
+        if not network.answers() or self._process.frozen_until > world.now:
+            world.after(0.2 + world.chance.random(), self._connect)
+            return
+        ensemble = network.ensemble
+        if self._session_id and self._session_id not in ensemble.sessions:
+            self._session_callback(KeeperState.EXPIRED_SESSION)
+            self._session_callback(KeeperState.CONNECTING)
+            self._session_id = None
+        server = world.chance.randrange(len(ensemble.servers))
+        if self._session_id:
+            session = ensemble.sessions[self._session_id]
+            session.server, session.heard = server, float("inf")
+            network.catch_up(server)
+        else:
+            self._session_id = ensemble.open(self._wait, server)
+        self._link += 1
+        self._arrives = self._returns = world.now
+        network.clients[self._session_id] = self
+        self._session_callback(KeeperState.CONNECTED)
+
+    def break_off(self, why: str) -> None:
+        """The connection breaks; the client tries to connect again."""
+        if not self._live.is_set():
+            return
+        self._world.note(self._process.name, "connection broken", why)
+        self._leave_server()
+        flights, self._flights = self._flights, {}
+        self._session_callback(KeeperState.CONNECTING)
+        for answer in flights.values():
+            answer.set_exception(ConnectionLoss())
+        self._world.after(0.05 + self._world.chance.random() * 0.5, self._connect)
+
+    def _leave_server(self) -> None:
+        session = self._network.ensemble.sessions.get(self._session_id)
+        self._network.clients.pop(self._session_id, None)
+        if session is not None:
+            session.heard = self._world.now
+            self._network.ensemble.servers[session.server].watches.forget(self._session_id)
+        self._link += 1
+
+    def _vanish(self) -> None:
+        if self._session_id:
+            self._leave_server()
+
+    def stop(self) -> None:
+        if self._stopped.is_set():
+            return
+        self._stopped.set()
+        if self._live.is_set() and self._session_id in self._network.ensemble.sessions:
+            session = self._session_id
+            self._network.clients.pop(session, None)
+            _, events = self._network.ensemble.change(session, (CloseSession(),), self._world.now)
+            self._network.tell(events)
+            for told, event in events:
+                if told == session:  # the server pushes them before it answers
+                    self._tell_listeners(event)
+        elif self._session_id:
+            self._leave_server()
+        self._link += 1
+        flights, self._flights = self._flights, {}
+        self._session_callback(KeeperState.CLOSED)
+        for answer in flights.values():
+            answer.set_exception(ConnectionClosedError("Connection has been closed"))
+
+    def stop_within(self, seconds: float) -> bool:
+        self._world.pass_place("record", "close the session")
+        self.stop()
+        return True
+
+    def command(self, cmd: bytes = b"ruok") -> str:
+        if not self.connected:
+            raise ConnectionLoss("no server is connected")
+        return {b"ruok": "imok", b"mntr": "zk_version\t3.8.0\n"}.get(cmd, "")
+
+    # --- requests
+
+    def _call(self, request: Any, async_object: Any) -> bool:
+        self._world.pass_place("record", f"{type(request).__name__} {getattr(request, 'path', '')}")
+        if (fault := _FAULTS.get(self._state)) is not None:
+            async_object.set_exception(fault())
+            return False
+        if not self._live.is_set():
+            # kazoo sends what was asked for meanwhile once it is connected again
+            link = self._link
+            self._world.after(0.1, lambda: self._later(request, async_object, link))
+            return True
+        self._sent += 1
+        number, link = self._sent, self._link
+        self._flights[number] = async_object
+        self._arrives = max(self._arrives, self._world.now) + self._network.delay()
+        self._world.at(self._arrives, lambda: self._arrive(request, number, link))
+        return True
+
+    def _later(self, request: Any, async_object: Any, link: int) -> None:
+        if async_object.ready() or not self._process.alive:
+            return
+        if (fault := _FAULTS.get(self._state)) is not None:
+            async_object.set_exception(fault())
+        elif self._live.is_set():
+            self._sent += 1
+            number, link = self._sent, self._link
+            self._flights[number] = async_object
+            self._arrives = max(self._arrives, self._world.now) + self._network.delay()
+            self._world.at(self._arrives, lambda: self._arrive(request, number, link))
+        else:
+            self._world.after(0.1, lambda: self._later(request, async_object, link))
+
+    def _arrive(self, request: Any, number: int, link: int) -> None:
+        """A server gets the request, even if its connection broke meanwhile."""
+        network = self._network
+        if self._session_id not in network.ensemble.sessions or not network.answers():
+            return self.break_off("no server answers") if link == self._link else None
+        if len(getattr(request, "serialize", bytes)()) > LARGEST:
+            return self.break_off("the request is too large")
+        try:
+            answer: Any = self._answer_of(request)
+        except ZookeeperError as error:
+            answer = error
+        if link == self._link:
+            self.deliver(partial(self._receive, request, number, answer, network.ensemble.zxid))
+        return None
+
+    def _answer_of(self, request: Any) -> Any:
+        network, session = self._network, self._session_id
+        ensemble = network.ensemble
+        tree = ensemble.tree_of(session)
+        watch = bool(getattr(request, "watcher", None))
+        match request:
+            case serialization.GetData():
+                return read(tree, session, "get", request.path, watch=watch)
+            case serialization.Exists():
+                return read(tree, session, "exists", request.path, watch=watch)
+            case serialization.GetChildren():
+                return sorted(read(tree, session, "children", request.path, watch=watch))
+            case serialization.GetChildren2():
+                children = sorted(read(tree, session, "children", request.path, watch=watch))
+                return children, tree.node(request.path).stat()
+            case serialization.Sync():
+                network.catch_up(ensemble.sessions[session].server)
+                return request.path
+            case _ if type(request).__name__ == "AddWatch":
+                tree.watches.watch_below(session, request.path)
+                return None
+        changes = changes_of(request)
+        results, events = ensemble.change(session, changes, self._world.now)
+        network.tell(events)
+        if request.type == serialization.Transaction.type:
+            answers = request.deserialize(encoded(changes, results), 0)
+            return serialization.Transaction.unchroot(self, answers)
+        if error := first_error(results):
+            raise error
+        return results[0]
+
+    def deliver(self, act: Callable[[], None]) -> None:
+        """Have the client get an answer or an event, after what was sent to it before."""
+        link = self._link
+        self._returns = max(self._returns, self._world.now) + self._network.delay()
+
+        def arrive() -> None:
+            if link != self._link or not self._process.alive:
+                return
+            if self._process.frozen_until > self._world.now:
+                self._world.at(self._process.frozen_until, arrive)
+            else:
+                act()
+
+        self._world.at(self._returns, arrive)
+
+    def _receive(self, request: Any, number: int, answer: Any, zxid: int) -> None:
+        self.last_zxid = max(self.last_zxid, zxid)
+        waiting = self._flights.pop(number, None)
+        watcher = getattr(request, "watcher", None)
+        missing = isinstance(answer, NoNodeError) and not isinstance(request, serialization.Exists)
+        if watcher and not missing:
+            of_children = isinstance(request, serialization.GetChildren | serialization.GetChildren2)
+            kept = self._child_watchers if of_children else self._data_watchers
+            kept[request.path].add(watcher)
+        if waiting is None:
+            return
+        if isinstance(answer, ZookeeperError):
+            waiting.set_exception(answer)
+        else:
+            waiting.set(answer)
+
+    def _tell_listeners(self, event: Event) -> None:
+        for listener in self._event_listeners:
+            listener(*event)
+
+    def on_event(self, event: Event) -> None:
+        """As kazoo's connection does with an event that it reads."""
+        kind, path = event
+        self._tell_listeners(event)
+        watchers: list[Any] = []
+        if kind in (CREATED_EVENT, CHANGED_EVENT, DELETED_EVENT):
+            watchers += _in_order(self._data_watchers.pop(path, ()))
+        if kind in (DELETED_EVENT, CHILD_EVENT):
+            watchers += _in_order(self._child_watchers.pop(path, ()))
+        told = WatchedEvent(_CODES[kind], self._state, self.unchroot(path))
+        for watcher in watchers:
+            self.handler.dispatch_callback(Callback("watch", watcher, (told,)))
+
+
+def _in_order(watchers: Any) -> list[Any]:
+    """kazoo keeps a set of functions, whose order differs from process to process."""
+    return sorted(watchers, key=lambda one: getattr(one, "__qualname__", ""))
+
+
+# --- the bytes of requests and answers
+
+
+def changes_of(request: Any) -> tuple[Change, ...]:
+    """What the request changes; a transaction is read from its bytes."""
+    match request:
+        case serialization.Create() | serialization.Create2():
+            return (Create(request.path, request.data or b"", request.flags),)
+        case serialization.SetData():
+            return (Put(request.path, request.data, request.version),)
+        case serialization.Delete():
+            return (Delete(request.path, request.version),)
+        case _ if request.type == serialization.Transaction.type:
+            return tuple(_changes(bytes(request.serialize())))
+    raise TypeError(f"a request of the type {type(request).__name__} is not simulated")
+
+
+def _changes(content: bytes) -> Any:
+    offset = 0
+    while True:
+        kind, done, _ = HEADER.unpack_from(content, offset)
+        offset += HEADER.size
+        if done:
+            return
+        path, offset = read_string(content, offset)
+        if kind == serialization.Create.type:
+            data, offset = read_buffer(content, offset)
+            (entries,) = _INT.unpack_from(content, offset)
+            offset += _INT.size
+            for _ in range(entries):
+                offset += _INT.size
+                _, offset = read_string(content, offset)
+                _, offset = read_string(content, offset)
+            (flags,) = _INT.unpack_from(content, offset)
+            offset += _INT.size
+            yield Create(path, data or b"", flags)
+            continue
+        data = b""
+        if kind == serialization.SetData.type:
+            data, offset = read_buffer(content, offset)
+        (version,) = _INT.unpack_from(content, offset)
+        offset += _INT.size
+        if kind == serialization.SetData.type:
+            yield Put(path, data or b"", version)
+        elif kind == serialization.Delete.type:
+            yield Delete(path, version)
+        else:
+            yield Check(path, version)
+
+
+_KINDS: dict[type, int] = {
+    Create: serialization.Create.type,
+    Put: serialization.SetData.type,
+    Delete: serialization.Delete.type,
+    Check: serialization.CheckVersion.type,
+}
+
+
+def encoded(changes: Sequence[Change], results: Sequence[Result]) -> bytes:
+    """The answer to a transaction, as ZooKeeper encodes it."""
+    parts: list[bytes] = []
+    refused = first_error(results) is not None
+    for change, result in zip(changes, results, strict=True):
+        if refused:
+            code = getattr(result, "code", 0)
+            parts += (HEADER.pack(_ERROR, False, code), _INT.pack(code))
+            continue
+        parts.append(HEADER.pack(_KINDS[type(change)], False, 0))
+        if isinstance(result, ZnodeStat):
+            parts.append(stat_struct.pack(*result))
+        elif isinstance(result, str):
+            parts.append(bytes(write_string(result)))
+    parts.append(HEADER.pack(-1, True, -1))
+    return b"".join(parts)

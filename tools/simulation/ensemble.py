@@ -1,0 +1,426 @@
+"""ZooKeeper's tree and its sessions, as the servers of one ensemble keep them.
+
+A transaction is applied by the leader at once, and by a follower when that follower's turn comes: its reads
+may be old, and its watches late. Errors, versions and the order of watches are those of ZooKeeper 3.8 and
+3.9; `tests/integration/test_simulated_zookeeper.py` compares them with a real server.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from kazoo.exceptions import (
+    BadVersionError,
+    NoChildrenForEphemeralsError,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+    RolledBackError,
+    RuntimeInconsistency,
+    ZookeeperError,
+)
+from kazoo.protocol.connection import CHANGED_EVENT, CHILD_EVENT, CREATED_EVENT, DELETED_EVENT
+from kazoo.protocol.states import ZnodeStat
+
+EPHEMERAL, SEQUENCE = 1, 2
+"""Flags of a request to create a node."""
+
+
+@dataclass(frozen=True)
+class Create:
+    path: str
+    data: bytes
+    flags: int = 0
+
+
+@dataclass(frozen=True)
+class Put:
+    path: str
+    data: bytes
+    version: int = -1
+
+
+@dataclass(frozen=True)
+class Delete:
+    path: str
+    version: int = -1
+
+
+@dataclass(frozen=True)
+class Check:
+    path: str
+    version: int
+
+
+@dataclass(frozen=True)
+class CloseSession:
+    """The end of a session, by its client or because it expired."""
+
+
+Change = Create | Put | Delete | Check | CloseSession
+Result = str | ZnodeStat | bool | ZookeeperError
+
+
+@dataclass
+class Node:
+    data: bytes
+    created: int
+    """The zxid of the creation."""
+    created_at: int
+    owner: int = 0
+    """The session of an ephemeral node."""
+    changed: int = 0
+    changed_at: int = 0
+    version: int = 0
+    creations: int = 0
+    """How many children were ever created."""
+    children_changed: int = 0
+    children: dict[str, None] = field(default_factory=dict)
+
+    def stat(self) -> ZnodeStat:
+        return ZnodeStat(
+            self.created,
+            self.changed,
+            self.created_at,
+            self.changed_at,
+            self.version,
+            # the server keeps creations, and shows creations and deletions
+            self.creations * 2 - len(self.children),
+            0,
+            self.owner,
+            len(self.data),
+            len(self.children),
+            self.children_changed,
+        )
+
+
+@dataclass(frozen=True)
+class Transaction:
+    """A request that changes the tree; equal on every server that applies it."""
+
+    zxid: int
+    at: int
+    """Milliseconds since 1970."""
+    session: int
+    changes: tuple[Change, ...]
+
+
+Event = tuple[int, str]
+"""The type of an event, as in kazoo.protocol.connection, and the path."""
+
+
+def _parent(path: str) -> str:
+    return path.rpartition("/")[0] or "/"
+
+
+class Tree:
+    """The nodes as one server has them, and the watches of its sessions."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, Node] = {}
+        self.ephemerals: dict[int, dict[str, None]] = {}
+        """Session -> its ephemeral nodes."""
+        self.watches = Watches()
+        for path in ("/", "/zookeeper", "/zookeeper/config", "/zookeeper/quota"):
+            self.nodes[path] = Node(b"", 0, 0)
+            if path != "/":
+                self.nodes[_parent(path)].children[path.rpartition("/")[2]] = None
+
+    def node(self, path: str) -> Node:
+        if (node := self.nodes.get(path)) is None:
+            raise NoNodeError
+        return node
+
+    def apply(self, transaction: Transaction) -> tuple[list[Result], list[tuple[int, Event]]]:
+        """The results of the changes, and the events for sessions of this server, in their order."""
+        if transaction.changes == (CloseSession(),):
+            return [True], self._close(transaction)
+        undo: list[tuple[str, Node | None]] = []
+        results: list[Result] = []
+        events: list[Event] = []
+        for position, change in enumerate(transaction.changes):
+            try:
+                results.append(self._apply(transaction, change, undo, events))
+            except ZookeeperError as error:
+                self._roll_back(undo)
+                behind = len(transaction.changes) - position - 1
+                rolled_back = [RolledBackError() for _ in range(position)]
+                return [*rolled_back, error, *(RuntimeInconsistency() for _ in range(behind))], []
+        self._index_ephemerals(undo)
+        return results, self.watches.fire(events)
+
+    def _close(self, transaction: Transaction) -> list[tuple[int, Event]]:
+        owned = _as_java(self.ephemerals.pop(transaction.session, {}))
+        events: list[Event] = []
+        for path in owned:
+            self._remove(transaction, path, events)
+        told = self.watches.fire(events)
+        self.watches.forget(transaction.session)
+        return told
+
+    def _apply(
+        self,
+        transaction: Transaction,
+        change: Change,
+        undo: list[tuple[str, Node | None]],
+        events: list[Event],
+    ) -> Result:
+        match change:
+            case Create(path, data, flags):
+                return self._create(transaction, path, data, flags, undo, events)
+            case Put(path, data, version):
+                node = self._versioned(path, version)
+                undo.append((path, _copy(node)))
+                node.data, node.version = data, node.version + 1
+                node.changed, node.changed_at = transaction.zxid, transaction.at
+                events.append((CHANGED_EVENT, path))
+                return node.stat()
+            case Delete(path, version):
+                if self._versioned(path, version).children:
+                    raise NotEmptyError
+                parent = _parent(path)
+                undo += [(path, self.nodes[path]), (parent, _copy(self.nodes[parent]))]
+                self._remove(transaction, path, events)
+                return True
+            case Check(path, version):
+                self._versioned(path, version)
+                return True
+        raise TypeError(change)
+
+    def _versioned(self, path: str, version: int) -> Node:
+        node = self.node(path)
+        if version not in (-1, node.version):
+            raise BadVersionError
+        return node
+
+    def _create(
+        self,
+        transaction: Transaction,
+        path: str,
+        data: bytes,
+        flags: int,
+        undo: list[tuple[str, Node | None]],
+        events: list[Event],
+    ) -> str:
+        folder = _parent(path)
+        parent = self.node(folder)
+        if flags & SEQUENCE:
+            path = f"{path}{parent.creations:010d}"
+        if path in self.nodes:
+            raise NodeExistsError
+        if parent.owner:
+            raise NoChildrenForEphemeralsError
+        undo += [(path, None), (folder, _copy(parent))]
+        owner = transaction.session if flags & EPHEMERAL else 0
+        zxid, at = transaction.zxid, transaction.at
+        self.nodes[path] = Node(data, zxid, at, owner, zxid, at, children_changed=zxid)
+        parent.children[path.rpartition("/")[2]] = None
+        parent.creations += 1
+        parent.children_changed = zxid
+        events += [(CREATED_EVENT, path), (CHILD_EVENT, folder)]
+        return path
+
+    def _remove(self, transaction: Transaction, path: str, events: list[Event]) -> None:
+        del self.nodes[path]
+        folder = _parent(path)
+        parent = self.nodes[folder]
+        del parent.children[path.rpartition("/")[2]]
+        parent.children_changed = max(parent.children_changed, transaction.zxid)
+        events += [(DELETED_EVENT, path), (CHILD_EVENT, folder)]
+
+    def _roll_back(self, undo: list[tuple[str, Node | None]]) -> None:
+        for path, before in reversed(undo):
+            if before is None:
+                del self.nodes[path]
+            else:
+                self.nodes[path] = before
+
+    def _index_ephemerals(self, changed: list[tuple[str, Node | None]]) -> None:
+        for path, before in changed:
+            node = self.nodes.get(path)
+            if before is not None and before.owner and node is None:
+                self.ephemerals.get(before.owner, {}).pop(path, None)
+            if node is not None and node.owner:
+                self.ephemerals.setdefault(node.owner, {})[path] = None
+
+    def below(self, path: str) -> Iterator[str]:
+        """The paths of the node and of all nodes below it, in the order of their creation."""
+        yield path
+        for name in self.node(path).children:
+            yield from self.below(f"{path.rstrip('/')}/{name}")
+
+
+def _as_java(paths: Iterable[str]) -> list[str]:
+    """The paths in the order of a `HashSet`, in which ZooKeeper deletes the nodes of a session that ends."""
+    ordered = list(paths)
+    buckets = 16
+    while len(ordered) > buckets * 3 // 4:
+        buckets *= 2
+    return sorted(ordered, key=lambda path: _hash(path) % buckets)
+
+
+def _hash(text: str) -> int:
+    value = 0
+    for letter in text:
+        value = (31 * value + ord(letter)) & 0xFFFF_FFFF
+    return value ^ (value >> 16)
+
+
+def _copy(node: Node) -> Node:
+    copied = Node(**{**vars(node), "children": dict(node.children)})
+    return copied
+
+
+class Watches:
+    """The watches that sessions have set at one server; a session is told once of an event.
+
+    As in releases before 3.9, a session has one watch of a node's data and one of its children: a later one
+    replaces a persistent one of the same path (ZOOKEEPER-4466).
+    """
+
+    def __init__(self) -> None:
+        self._data: dict[str, dict[int, None]] = {}
+        self._children: dict[str, dict[int, None]] = {}
+        self._below: dict[int, dict[str, None]] = {}
+        """Session -> the paths that it watches with all below."""
+        self._deleted_below: dict[int, dict[str, None]] = {}
+        """The same among the watches of children, which tell of deletions."""
+
+    def watch_data(self, session: int, path: str) -> None:
+        self._below.get(session, {}).pop(path, None)
+        self._data.setdefault(path, {})[session] = None
+
+    def watch_children(self, session: int, path: str) -> None:
+        self._deleted_below.get(session, {}).pop(path, None)
+        self._children.setdefault(path, {})[session] = None
+
+    def watch_below(self, session: int, path: str) -> None:
+        """A persistent watch of the node and of all nodes below it."""
+        for watched, one_shot in ((self._below, self._data), (self._deleted_below, self._children)):
+            one_shot.get(path, {}).pop(session, None)
+            watched.setdefault(session, {})[path] = None
+
+    def forget(self, session: int) -> None:
+        """The connection of the session has ended."""
+        for watched in (self._data, self._children):
+            for sessions in watched.values():
+                sessions.pop(session, None)
+        self._below.pop(session, None)
+        self._deleted_below.pop(session, None)
+
+    def fire(self, events: Sequence[Event]) -> list[tuple[int, Event]]:
+        told: list[tuple[int, Event]] = []
+        for kind, path in events:
+            if kind == CHILD_EVENT:
+                sessions = self._children.pop(path, {})
+            else:
+                sessions = self._data.pop(path, {}) | _followers(self._below, path)
+            if kind == DELETED_EVENT:
+                sessions = sessions | self._children.pop(path, {}) | _followers(self._deleted_below, path)
+            told += [(session, (kind, path)) for session in sessions]
+        return told
+
+
+def _followers(watched: dict[int, dict[str, None]], path: str) -> dict[int, None]:
+    return {
+        session: None
+        for session, roots in watched.items()
+        if any(path == root or path.startswith(f"{root.rstrip('/')}/") for root in roots)
+    }
+
+
+@dataclass
+class Session:
+    timeout: float
+    """Seconds."""
+    server: int
+    """The number of the server that it is, or was last, connected to."""
+    heard: float
+    """When a server last heard of the client; infinite while it is connected."""
+
+
+class Ensemble:
+    """The servers. `now`: the current time in seconds since 1970."""
+
+    def __init__(self, servers: int = 1) -> None:
+        self.servers = [Tree() for _ in range(servers)]
+        self.sessions: dict[int, Session] = {}
+        self._log: list[Transaction] = []
+        self._applied = [0] * servers
+        self._zxid = 0
+        self._ids = 0x1000_0000_0000
+
+    @property
+    def leader(self) -> Tree:
+        return self.servers[0]
+
+    @property
+    def zxid(self) -> int:
+        return self._zxid
+
+    def open(self, timeout: float, server: int = 0) -> int:
+        """The id of a new session."""
+        self._ids += 1
+        self._zxid += 1
+        self.sessions[self._ids] = Session(timeout, server, float("inf"))
+        return self._ids
+
+    def change(
+        self, session: int, changes: tuple[Change, ...], now: float
+    ) -> tuple[list[Result], list[tuple[int, Event]]]:
+        """Apply on the leader, and on the session's own server, which answers when it has applied it."""
+        self._zxid += 1
+        transaction = Transaction(self._zxid, int(now * 1000), session, changes)
+        self._log.append(transaction)
+        results, events = self._advance(0)
+        if (own := self.sessions[session].server) != 0:
+            results, more = self._advance(own)
+            events += more
+        if changes == (CloseSession(),):
+            self.sessions.pop(session, None)
+        return results, events
+
+    def catch_up(self, server: int) -> list[tuple[int, Event]]:
+        """Have a follower apply what the leader has; the events for its sessions."""
+        return self._advance(server)[1]
+
+    def _advance(self, server: int) -> tuple[list[Result], list[tuple[int, Event]]]:
+        results: list[Result] = []
+        events: list[tuple[int, Event]] = []
+        for transaction in self._log[self._applied[server] :]:
+            results, told = self.servers[server].apply(transaction)
+            events += told
+        self._applied[server] = len(self._log)
+        return results, events
+
+    def tree_of(self, session: int) -> Tree:
+        return self.servers[self.sessions[session].server]
+
+    def expired(self, now: float) -> list[int]:
+        """The sessions whose clients have been away for longer than their timeout."""
+        return [one for one, session in self.sessions.items() if now - session.heard > session.timeout]
+
+
+def first_error(results: Sequence[Result]) -> ZookeeperError | None:
+    errors = [result for result in results if isinstance(result, ZookeeperError)]
+    causes = [one for one in errors if not isinstance(one, RolledBackError | RuntimeInconsistency)]
+    return next(iter(causes), None)
+
+
+def read(tree: Tree, session: int, kind: str, path: str, *, watch: bool) -> Any:
+    """The answer to a read of one of the kinds `exists`, `get`, `children`; None for a node that is absent
+    when its existence is asked for. NoNodeError for the others, which then set no watch."""
+    node = tree.nodes.get(path)
+    if kind == "exists":
+        if watch:
+            tree.watches.watch_data(session, path)
+        return None if node is None else node.stat()
+    if node is None:
+        raise NoNodeError
+    if kind == "get":
+        if watch:
+            tree.watches.watch_data(session, path)
+        return node.data, node.stat()
+    if watch:
+        tree.watches.watch_children(session, path)
+    return list(node.children)

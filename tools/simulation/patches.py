@@ -1,0 +1,270 @@
+"""Time, threads, chance and effects on files, taken from the world while a history runs.
+
+The names are replaced where Python keeps them (`time.monotonic`, `threading.Thread.start`, `os.replace`), so
+that production code has no branch for the simulation, and libraries get virtual time too. `datetime.now` is C
+code: the class is replaced in the modules of the project.
+"""
+
+import builtins
+import fcntl
+import os
+import random
+import secrets
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, tzinfo
+from functools import partial
+from typing import Any, Self
+
+from tools.simulation.world import Task, World
+
+OURS = ("pipeline", "zkstate", "tasks", "operations", "entrypoints", "plugins")
+"""The packages whose `datetime` is replaced."""
+
+
+class _World:
+    """The world of the current history; locks and thread-local values outlive none."""
+
+    current: World
+
+
+def world() -> World:
+    return _World.current
+
+
+class Lock:
+    """A lock of the world's tasks: whoever waits lets others go on."""
+
+    def __init__(self) -> None:
+        self._locked = False
+        self._waiting: list[Task] = []
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        own = world()
+        deadline = own.now + timeout if timeout >= 0 else None
+        while self._locked:
+            if not blocking or (deadline is not None and own.now >= deadline):
+                return False
+            task = own.current
+            assert task is not None, "the preparation of a history waits for a lock"
+            self._waiting.append(task)
+            own.park(None if deadline is None else deadline - own.now)
+            if task in self._waiting:
+                self._waiting.remove(task)
+        self._locked = True
+        return True
+
+    def release(self) -> None:
+        if not self._locked:
+            raise RuntimeError("release unlocked lock")
+        self._locked = False
+        while self._waiting:
+            task = self._waiting.pop(0)
+            if task.process.alive and not task.ended:
+                world().wake(task)
+                break
+
+    def locked(self) -> bool:
+        return self._locked
+
+    def _at_fork_reinit(self) -> None:
+        self._locked = False
+
+    def __enter__(self) -> bool:
+        return self.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+
+class Local:
+    """Replaces `threading.local`: one set of values for each task."""
+
+    def _values(self) -> dict[str, Any]:
+        task = world().current
+        return _OUTSIDE.setdefault(id(self), {}) if task is None else task.values.setdefault(self, {})
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self._values()[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self._values()[name] = value
+
+    def __delattr__(self, name: str) -> None:
+        try:
+            del self._values()[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+
+_OUTSIDE: dict[int, dict[str, Any]] = {}
+
+
+class _Kind(type(datetime)):  # type: ignore[misc]
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, datetime)
+
+
+class Datetime(datetime, metaclass=_Kind):
+    """`datetime` in the modules of the project: `now` is virtual."""
+
+    @classmethod
+    def now(cls, tz: tzinfo | None = None) -> Self:  # type: ignore[override]
+        return datetime.fromtimestamp(world().now, tz)  # type: ignore[return-value]
+
+
+def _start(self: threading.Thread) -> None:
+    own = world()
+    task = own.current
+    assert task is not None, "the preparation of a history starts a thread"
+    started = own.spawn(task.process, self.name, partial(_run_thread, self))
+    started.thread = self
+    self._started.set()  # type: ignore[attr-defined]
+
+
+def _run_thread(self: threading.Thread) -> None:
+    try:
+        self.run()
+    except Exception as error:
+        world().note(self.name, "thread failed", repr(error))
+        raise
+    finally:
+        self._simulated_end = True  # type: ignore[attr-defined]
+        for task in self.__dict__.pop("_simulated_waiting", []):
+            world().wake(task)
+
+
+def _join(self: threading.Thread, timeout: float | None = None) -> None:
+    own = world()
+    if not _ended(self):
+        assert own.current is not None
+        self.__dict__.setdefault("_simulated_waiting", []).append(own.current)
+        own.park(timeout)
+
+
+def _ended(self: threading.Thread) -> bool:
+    return bool(self.__dict__.get("_simulated_end"))
+
+
+def _is_alive(self: threading.Thread) -> bool:
+    return self._started.is_set() and not _ended(self)  # type: ignore[attr-defined]
+
+
+def _current_thread() -> Any:
+    task = world().current
+    return task.thread if task is not None else _MAIN
+
+
+def _main_thread() -> Any:
+    task = world().current
+    return task.process.thread if task is not None else _MAIN
+
+
+_MAIN = threading.main_thread()
+
+
+def _ident() -> int:
+    task = world().current
+    return 1 if task is None else 1 + task.number
+
+
+def _sleep(seconds: float) -> None:
+    world().park(seconds)
+
+
+def _flock(real: Callable[[Any, int], None], file: Any, operation: int) -> None:
+    """A lock of a file: who waits lets others go on, which hold it in the same real process."""
+    if operation & fcntl.LOCK_UN or operation & fcntl.LOCK_NB:
+        return real(file, operation)
+    while True:
+        try:
+            return real(file, operation | fcntl.LOCK_NB)
+        except BlockingIOError:
+            world().park(0.01)
+
+
+def _with_places(kind: str, real: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, with a place before and after it: a process may die at both."""
+
+    def effect(*arguments: Any, **options: Any) -> Any:
+        own = world()
+        what = f"{kind} {_shown(arguments)}"
+        own.pass_place("file", f"before {what}")
+        result = real(*arguments, **options)
+        own.pass_place("file", f"after {what}")
+        return result
+
+    return effect
+
+
+def _shown(arguments: tuple[Any, ...]) -> str:
+    """The names of files without what differs between runs, as descriptors and folders do."""
+    return " ".join(os.path.basename(str(one)) for one in arguments if isinstance(one, str | os.PathLike))
+
+
+EFFECTS = ("replace", "rename", "link", "unlink", "rmdir", "mkdir", "fsync")
+"""Functions of `os` that change what another process sees, or that a crash leaves."""
+
+
+@contextmanager
+def patched(own: World) -> Iterator[None]:
+    """The world's time, threads, chance and places, for this block."""
+    _World.current = own
+    chance = random.Random(f"secrets {own.seed}")
+    before: list[tuple[Any, str, Any]] = []
+
+    def put(where: Any, name: str, value: Any) -> None:
+        before.append((where, name, getattr(where, name)))
+        setattr(where, name, value)
+
+    try:
+        for name, value in _clock(own).items():
+            put(time, name, value)
+        put(threading, "_time", lambda: own.now)
+        for name in ("Lock", "_allocate_lock", "_CRLock"):
+            put(threading, name, Lock if name != "_CRLock" else None)
+        put(threading, "RLock", threading._PyRLock)  # type: ignore[attr-defined]
+        put(threading, "local", Local)
+        put(threading, "get_ident", _ident)
+        put(threading, "current_thread", _current_thread)
+        put(threading, "main_thread", _main_thread)
+        for name, value in {"start": _start, "join": _join, "is_alive": _is_alive}.items():
+            put(threading.Thread, name, value)
+        put(os, "urandom", chance.randbytes)
+        put(random, "_urandom", chance.randbytes)
+        put(secrets, "token_bytes", lambda size=32: chance.randbytes(size))
+        put(secrets, "token_hex", lambda size=16: chance.randbytes(size).hex())
+        put(uuid, "uuid4", lambda: uuid.UUID(bytes=chance.randbytes(16), version=4))
+        put(os, "getpid", lambda: own.current.process.pid if own.current else 1)
+        put(os, "_exit", lambda code: own.kill(own.current.process, f"_exit {code}") if own.current else None)
+        put(fcntl, "flock", partial(_flock, fcntl.flock))
+        for name in EFFECTS:
+            put(os, name, _with_places(name, getattr(os, name)))
+        for module in [one for name, one in sys.modules.items() if name.partition(".")[0] in OURS]:
+            if getattr(module, "datetime", None) is datetime:
+                put(module, "datetime", Datetime)
+        random.seed(own.seed)
+        yield
+    finally:
+        for where, name, value in reversed(before):
+            setattr(where, name, value)
+
+
+def _clock(own: World) -> dict[str, Callable[..., Any]]:
+    return {
+        "time": lambda: own.now,
+        "time_ns": lambda: int(own.now * 1e9),
+        "monotonic": lambda: own.now,
+        "monotonic_ns": lambda: int(own.now * 1e9),
+        "sleep": _sleep,
+    }
+
+
+__all__ = ["UTC", "builtins", "patched", "world"]

@@ -1,0 +1,229 @@
+"""Tasks that run one at a time, in virtual time; the seed chooses which one goes on, and what is lost.
+
+A task is a greenlet of one simulated process. It runs until it waits, sends a request or has an effect; there
+the world goes on with another task, or kills the process. A killed process is not resumed: like SIGKILL, the
+end runs no handler.
+"""
+
+import hashlib
+import heapq
+import random
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from greenlet import GreenletExit, getcurrent, greenlet
+
+BEGINNING = 1_750_000_000.0
+"""Virtual seconds since 1970 at the start of a history."""
+
+SWITCH = 0.0002
+"""Most virtual seconds that a task takes from one wait to the next."""
+
+
+class Stuck(Exception):
+    """No task can go on, and no timer is left: the simulated processes wait for each other."""
+
+
+@dataclass(eq=False)
+class Process:
+    """A simulated process: what dies together."""
+
+    name: str
+    pid: int
+    alive: bool = True
+    frozen_until: float = 0.0
+    thread: Any = None
+    """Stands for the main thread."""
+    at_end: list[Callable[[], None]] = field(default_factory=list)
+    """Called when the process dies: its connections break."""
+
+
+class Task:
+    """One thread of a process."""
+
+    def __init__(self, process: Process, name: str, work: Callable[[], object], number: int) -> None:
+        self.process, self.name, self.number = process, name, number
+        self.greenlet = greenlet(work)
+        self.thread: Any = process.thread
+        self.values: dict[object, dict[str, Any]] = {}
+        """Those of thread-local objects."""
+        self.waits = 0
+        """Counts the waits: a timer of an earlier wait wakes nobody."""
+        self.timed_out = False
+        self.ended = False
+
+
+class World:
+    """One history's processes, timers and choices."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.chance = random.Random(f"history {seed}")
+        self.now = BEGINNING
+        self.processes: list[Process] = []
+        self.trace = hashlib.sha256()
+        self.story: list[str] | None = None
+        """The lines of the trace, if they are kept."""
+        self.met: Counter[str] = Counter()
+        """The kinds of places that tasks have passed."""
+        self.on_place: Callable[[Process, str, str], None] = lambda *_: None
+        """Called at each place; may kill or freeze the process."""
+        self._hub = getcurrent()
+        self._tasks: list[Task] = []
+        self._ready: list[Task] = []
+        self._timers: list[tuple[float, int, Callable[[], object]]] = []
+        self._numbers = 0
+        self.current: Task | None = None
+        self._over = False
+
+    # --- processes and tasks
+
+    def process(self, name: str) -> Process:
+        process = Process(name, 1000 + len(self.processes))
+        self.processes.append(process)
+        return process
+
+    def spawn(self, process: Process, name: str, work: Callable[[], object]) -> Task:
+        self._numbers += 1
+        task = Task(process, name, lambda: self._run(task, work), self._numbers)
+        self._tasks.append(task)
+        self._ready.append(task)
+        return task
+
+    def _run(self, task: Task, work: Callable[[], object]) -> None:
+        try:
+            work()
+        finally:
+            task.ended = True
+
+    def kill(self, process: Process, why: str) -> None:
+        """The process ends as by SIGKILL."""
+        if not process.alive:
+            return
+        process.alive = False
+        self.note(process.name, "killed", why)
+        for end in process.at_end:
+            end()
+        if self.current is not None and self.current.process is process:
+            self._leave()
+
+    def freeze(self, process: Process, seconds: float) -> None:
+        """The process does not run for a while, and knows nothing of it afterwards."""
+        self.note(process.name, "frozen", f"{seconds:.1f}")
+        process.frozen_until = self.now + seconds
+
+    # --- time
+
+    def at(self, moment: float, act: Callable[[], object]) -> None:
+        self._numbers += 1
+        heapq.heappush(self._timers, (moment, self._numbers, act))
+
+    def after(self, seconds: float, act: Callable[[], object]) -> None:
+        self.at(self.now + seconds, act)
+
+    # --- what a task calls
+
+    def pass_place(self, kind: str, detail: str) -> None:
+        """The task is about to have an effect, or has had one: others may go first."""
+        task = self.current
+        if task is None or getcurrent() is not task.greenlet:
+            return  # the preparation of the history
+        if self._over:
+            raise GreenletExit
+        self.note(task.process.name, kind, detail)
+        self.met[kind] += 1
+        self.on_place(task.process, kind, detail)
+        self._ready.append(task)
+        self._leave()
+
+    def park(self, timeout: float | None = None) -> bool:
+        """Wait until `wake`, or the timeout in seconds; returns whether the task was woken."""
+        task = self.current
+        if task is None:
+            raise Stuck("the preparation of a history waits")
+        if self._over:
+            raise GreenletExit
+        task.waits += 1
+        task.timed_out = False
+        if timeout is not None:
+            waits = task.waits
+            self.after(max(timeout, 0.0), lambda: self._time_out(task, waits))
+        self._leave()
+        return not task.timed_out
+
+    def _time_out(self, task: Task, waits: int) -> None:
+        if task.waits == waits and not task.ended:
+            task.timed_out = True
+            self._resume(task)
+
+    def wake(self, task: Task) -> None:
+        task.timed_out = False
+        self._resume(task)
+
+    def _resume(self, task: Task) -> None:
+        task.waits += 1
+        self._ready.append(task)
+
+    def _leave(self) -> None:
+        self._hub.switch()
+        if self._over:
+            raise GreenletExit
+
+    def note(self, who: str, kind: str, detail: str) -> None:
+        line = f"{self.now:.6f} {who} {kind} {detail}"
+        self.trace.update(line.encode())
+        if self.story is not None:
+            self.story.append(line)
+
+    # --- the run
+
+    def run(self, until: Callable[[], bool], limit: float) -> bool:
+        """Go on until the condition holds; False if it does not before the virtual time `limit`."""
+        while not until():
+            if self.now > limit:
+                return False
+            if not self._step():
+                raise Stuck("no task can go on")
+        return True
+
+    def _step(self) -> bool:
+        if not self._ready:
+            if not self._timers:
+                return False
+            moment, _, act = heapq.heappop(self._timers)
+            self.now = max(self.now, moment)
+            act()
+            return True
+        if self._timers and self._timers[0][0] <= self.now:
+            _, _, act = heapq.heappop(self._timers)
+            act()
+            return True
+        index = self.chance.randrange(len(self._ready)) if len(self._ready) > 1 else 0
+        task = self._ready.pop(index)
+        process = task.process
+        if not process.alive or task.ended:
+            return True
+        if process.frozen_until > self.now:
+            self.at(process.frozen_until, lambda: self._ready.append(task))
+            return True
+        self.now += self.chance.random() * SWITCH
+        self.current = task
+        try:
+            task.greenlet.switch()
+        finally:
+            self.current = None
+        return True
+
+    def close(self) -> None:
+        """End all tasks: what they do from now on reaches nothing."""
+        self._over = True
+        for task in self._tasks:
+            if not task.ended and task.greenlet:
+                self.current = task
+                task.greenlet.throw(GreenletExit)
+        self.current = None
+        self._tasks.clear()
+        self._ready.clear()
+        self._timers.clear()
