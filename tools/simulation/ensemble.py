@@ -5,7 +5,7 @@ may be old, and its watches late. Errors, versions and the order of watches are 
 3.9; `tests/integration/test_simulated_zookeeper.py` compares them with a real server.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -150,7 +150,7 @@ class Tree:
         return results, self.watches.fire(events)
 
     def _close(self, transaction: Transaction) -> list[tuple[int, Event]]:
-        owned = _as_java(self.ephemerals.pop(transaction.session, {}))
+        owned = self.ephemerals.pop(transaction.session, {})
         events: list[Event] = []
         for path in owned:
             self._remove(transaction, path, events)
@@ -248,22 +248,6 @@ class Tree:
         yield path
         for name in self.node(path).children:
             yield from self.below(f"{path.rstrip('/')}/{name}")
-
-
-def _as_java(paths: Iterable[str]) -> list[str]:
-    """The paths in the order of a `HashSet`, in which ZooKeeper deletes the nodes of a session that ends."""
-    ordered = list(paths)
-    buckets = 16
-    while len(ordered) > buckets * 3 // 4:
-        buckets *= 2
-    return sorted(ordered, key=lambda path: _hash(path) % buckets)
-
-
-def _hash(text: str) -> int:
-    value = 0
-    for letter in text:
-        value = (31 * value + ord(letter)) & 0xFFFF_FFFF
-    return value ^ (value >> 16)
 
 
 def _copy(node: Node) -> Node:

@@ -5,9 +5,9 @@ that production code has no branch for the simulation, and libraries get virtual
 code: the class is replaced in the modules of the project.
 """
 
-import builtins
 import fcntl
 import os
+import queue
 import random
 import secrets
 import sys
@@ -16,10 +16,11 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime, tzinfo
+from datetime import datetime, tzinfo
 from functools import partial
 from typing import Any, Self
 
+from tools.simulation import clock
 from tools.simulation.world import Task, World
 
 OURS = ("pipeline", "zkstate", "tasks", "operations", "entrypoints", "plugins")
@@ -225,6 +226,7 @@ def patched(own: World) -> Iterator[None]:
         setattr(where, name, value)
 
     try:
+        clock.use(lambda: own.now)
         for name, value in _clock(own).items():
             put(time, name, value)
         put(threading, "_time", lambda: own.now)
@@ -250,21 +252,21 @@ def patched(own: World) -> Iterator[None]:
         for module in [one for name, one in sys.modules.items() if name.partition(".")[0] in OURS]:
             if getattr(module, "datetime", None) is datetime:
                 put(module, "datetime", Datetime)
+            if hasattr(module, "SimpleQueue"):
+                put(module, "SimpleQueue", queue._PySimpleQueue)  # type: ignore[attr-defined]
         random.seed(own.seed)
         yield
     finally:
         for where, name, value in reversed(before):
             setattr(where, name, value)
+        clock.use(clock.REAL)
 
 
 def _clock(own: World) -> dict[str, Callable[..., Any]]:
     return {
         "time": lambda: own.now,
         "time_ns": lambda: int(own.now * 1e9),
-        "monotonic": lambda: own.now,
         "monotonic_ns": lambda: int(own.now * 1e9),
         "sleep": _sleep,
     }
 
-
-__all__ = ["UTC", "builtins", "patched", "world"]

@@ -1,0 +1,267 @@
+"""One history: deposits, faults, and the judgement of what remains."""
+
+import logging
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from operations.deposits import submission as depositing
+from operations.site import Site as OpenSite
+from pipeline.principal import Interface, Principal, Role
+from pipeline.records import Submission, SubmissionType
+from pipeline.states import BatchState, JobState
+from tools.simulation.client import Network
+from tools.simulation.patches import patched
+from tools.simulation.site import Site, a_place, drop_engines, replaced
+from tools.simulation.stand_ins import Broker, Sources
+from tools.simulation.world import Process, World
+from zkstate.connection.session import connect
+from zkstate.record import batches, jobs
+
+JOBS = 20
+LENGTH = 60.0
+"""Virtual seconds in which deposits and faults begin."""
+
+QUIET = 1800.0
+"""Virtual seconds after the last fault in which everything has to end."""
+
+DEPOSITOR = Principal(name="depositor", role=Role.DEPOSITOR, interface=Interface.API)
+COLLECTIONS = ("maps", "letters", "films")
+
+FAST = Path("/dev/shm")
+"""Memory, where the files of a history are."""
+
+
+@dataclass
+class Outcome:
+    seed: int
+    trace: str
+    problems: list[str] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+    """Virtual seconds until everything had ended."""
+    jobs: int = 0
+    met: dict[str, int] = field(default_factory=dict)
+    story: list[str] = field(default_factory=list)
+
+
+@contextmanager
+def folder() -> Iterator[Path]:
+    place = Path(tempfile.mkdtemp(prefix="arkline-history-", dir=FAST if FAST.is_dir() else None))
+    try:
+        yield place
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+class History:
+    """A seed's site, deposits and faults."""
+
+    def __init__(self, seed: int, place: Path, faults: int, workers: int = 3) -> None:
+        self.world = World(seed)
+        self.chance = self.world.chance
+        self.faults, self.workers = faults, workers
+        self.place = place
+        self.outcome = Outcome(seed, "")
+        self.bids: list[str] = []
+        self.expected = 0
+        self.ended = False
+        self._last_fault = 0.0
+        self._left = faults
+
+    def prepare(self) -> None:
+        profiles = self.place / "profiles"
+        profiles.mkdir()
+        for name in COLLECTIONS:
+            (profiles / f"{name}.yaml").write_text(
+                f"name: {name}\nowner: ark:/99999/fk4{name}\ncollections: [ark:/99999/fk4{name}list]\nnaan: '99999'\nshoulder: fk4\n"
+                f"notification: [archivist@example.org]\n"
+            )
+        world = self.world
+        self.broker, self.sources = Broker(world), Sources(world)
+        network = Network(world, world.chance.choice((1, 3)))
+        self.site = Site(world, a_place(self.place), network, self.broker, self.sources, [])
+
+    def start(self) -> None:
+        for number in range(self.workers):
+            self.site.start_worker(f"worker-{number}")
+        self.site.start_beat()
+        process = self.world.process("depositor")
+        self.depositor = process
+        self.world.spawn(process, "main", self._deposit)
+        self.world.after(2.0, self._expire)
+        self.world.on_place = self._at_place
+
+    def _expire(self) -> None:
+        network = self.site.network
+        network.expire()
+        for server in range(1, len(network.ensemble.servers)):
+            if self.chance.random() < 0.5:
+                network.catch_up(server)
+        self.world.after(0.5, self._expire)
+
+    # --- the depositor
+
+    def _deposit(self) -> None:
+        world = self.world
+        world.park(1.0)
+        left = JOBS
+        with connect(self.site.settings, 30) as session:
+            open_site = OpenSite(self.site.settings, session)
+            number = 0
+            while left:
+                world.park(self.chance.random() * LENGTH / 6)
+                size = min(left, self.chance.randint(1, 10))
+                submitted = self._submit(open_site, number, size)
+                self.bids.append(submitted)
+                self.expected += size
+                left -= size
+                number += 1
+        self.ended = True
+
+    def _submit(self, site: OpenSite, number: int, size: int) -> str:
+        collection = self.chance.choice(COLLECTIONS)
+        names = [f"d{number}-o{one}.txt" for one in range(size)]
+        urls = [self.sources.put(name, name.encode() * self.chance.randint(1, 2000)) for name in names]
+        if size == 1:
+            given = {"payload_url": urls[0], "type": SubmissionType.FILE}
+        else:
+            rows = [f"{url} | | | | | {name} | | local-{self.chance.randrange(12)}-{number}-{one} | A. Maker | {name} | 2020"
+                    for one, (url, name) in enumerate(zip(urls, names, strict=True))]
+            text = "\n".join([
+                "#%checkm_0.7",
+                "#%profile | http://uc3.cdlib.org/registry/ingest/manifest/mrt-single-file-batch-manifest",
+                *rows, "#%eof", ""])
+            given = {
+                "payload_url": self.sources.put(f"d{number}.checkm", text.encode()),
+                "type": SubmissionType.SINGLE_FILE_BATCH_MANIFEST,
+            }
+        made = depositing.checked({**given, "profile_name": collection, "idempotency_key": f"deposit {number}"})
+        while True:
+            try:
+                return depositing.submit(site, DEPOSITOR, made).bid
+            except Exception as error:  # noqa: BLE001 - the depositor tries again, as people do
+                self.world.note("depositor", "tries again", repr(error))
+                self.world.park(3.0)
+
+    # --- the faults
+
+    def _at_place(self, process: Process, kind: str, detail: str) -> None:
+        if not self._left or process is self.depositor or self.world.now > self.world_end:
+            return
+        if self.chance.random() >= self.rate:
+            return
+        self._left -= 1
+        self._last_fault = self.world.now
+        fault = self.chance.choice(("kill", "kill", "break", "expire", "freeze", "zombie", "wipe", "redis"))
+        self.outcome.faults.append(f"{self.world.now:.3f} {fault} {process.name} at {kind} {detail}")
+        self.world.note(process.name, "fault", fault)
+        network = self.site.network
+        clients = [client for client in network.clients.values() if client._process is process]
+        match fault:
+            case "kill":
+                self.world.kill(process, "fault")
+            case "break":
+                for client in clients:
+                    client.break_off("fault")
+            case "expire":
+                for session in [one for one, client in network.clients.items() if client in clients]:
+                    network.end(session)
+            case "freeze":
+                self.world.freeze(process, self.chance.random() * 3)
+            case "zombie":
+                for client in clients:
+                    client.break_off("the process freezes")
+                self.world.freeze(process, 15 + self.chance.random() * 20)
+            case "wipe":
+                self.broker.wipe()
+            case "redis":
+                self.broker.answers = False
+                self.world.after(self.chance.random() * 20, self._redis_back)
+
+    def _redis_back(self) -> None:
+        self.broker.answers = True
+
+    # --- the run
+
+    def run(self) -> Outcome:
+        world, outcome = self.world, self.outcome
+        self.world_end = world.now + LENGTH
+        self.rate = self.faults / 1500 * (0.5 + self.chance.random())
+        self.broker.lost_fraction = self.chance.choice((0.0, 0.02, 0.1))
+        self.broker.repeated_fraction = self.chance.choice((0.0, 0.05, 0.2))
+        self.sources.broken_fraction = self.chance.choice((0.0, 0.02, 0.1))
+        checker = world.process("checker")
+        state = {"done": False, "counted": 0}
+
+        def watch() -> None:
+            with connect(self.site.settings, 600) as session:
+                while True:
+                    world.park(5.0)
+                    if self.ended and self._all_ended(session):
+                        break
+            state["done"] = True
+
+        world.spawn(checker, "main", watch)
+        began = world.now
+        done = world.run(lambda: state["done"], self.world_end + QUIET)
+        outcome.seconds = world.now - began
+        if not done:
+            outcome.problems.append(f"not everything ended {QUIET:.0f} s after the last fault")
+        outcome.problems += self._judge()
+        outcome.trace = world.trace.hexdigest()
+        outcome.met = dict(world.met)
+        outcome.story = world.story or []
+        outcome.jobs = self.expected
+        return outcome
+
+    def _all_ended(self, session: object) -> bool:
+        for bid in self.bids:
+            batch = batches.load(session, bid)  # type: ignore[arg-type]
+            if batch.status.status not in (BatchState.COMPLETED, BatchState.FAILED):
+                return False
+        return True
+
+    def _judge(self) -> list[str]:
+        """Read the leader's tree, without the code that moves jobs."""
+        tree = self.site.network.ensemble.leader
+        found: list[str] = []
+        import json
+
+        states: dict[str, str] = {}
+        for path, node in tree.nodes.items():
+            parts = path.split("/")
+            if len(parts) >= 4 and parts[-3] == "jobs" and parts[-1] == "status":
+                states[parts[-2]] = json.loads(node.data)["status"]
+        completed = [jid for jid, state in states.items() if state == "completed"]
+        if len(states) != self.expected:
+            found.append(f"{self.expected} objects were deposited, and the record has {len(states)} jobs")
+        others = {jid: state for jid, state in states.items() if state != "completed"}
+        if others:
+            found.append(f"not completed: {others}")
+        roots = list((self.place / "ocfl").rglob("0=ocfl_object_*")) or list(self.place.rglob("0=ocfl_object_*"))
+        if len(roots) != len(completed):
+            found.append(f"{len(completed)} jobs completed, and storage has {len(roots)} objects")
+        return found
+
+
+def replay(seed: int, faults: int = 20, *, story: bool = False) -> Outcome:
+    """Run the history of a seed."""
+    logging.disable(logging.CRITICAL)
+    with folder() as place:
+        history = History(seed, place, faults)
+        if story:
+            history.world.story = []
+        with patched(history.world):
+            history.prepare()
+            with replaced(history.site):
+                history.start()
+                try:
+                    outcome = history.run()
+                finally:
+                    history.world.close()
+        drop_engines(str(place))
+        return outcome

@@ -1,0 +1,213 @@
+"""One site in a world: its stores, and the processes of its fleet with their real tasks and steps."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import celeryconfig
+import structlog
+from pipeline.attempt import Attempt
+from pipeline.http.session import ContentSession
+from pipeline.inventory import database
+from pipeline.records import Ticket
+from pipeline.settings import Settings
+from pipeline.sources.fetch import HttpFetcher
+from pipeline.states import BATCH, JOB, Queue
+from pipeline.steps.context import Clients
+from tasks import after_move, broker, callback, redis_keys, run, stores, worker_context
+from tasks.batch import BATCHES
+from tasks.interruption import Interruption, Release
+from tasks.run import JOBS
+from tasks.scheduled import beat
+from tasks.worker_context import WorkerContext
+from tools.simulation.client import Network, SimulatedClient
+from tools.simulation.stand_ins import Broker, Commands, Decoder, Message, Publisher, Sources
+from tools.simulation.world import Process, World
+from zkstate.connection import session as sessions
+
+_STATE_TASKS = {
+    **dict.fromkeys((task.name for task in JOB.tasks()), JOBS),
+    **dict.fromkeys((task.name for task in BATCH.tasks()), BATCHES),
+}
+
+BEATS = ("feed", "recheck_provisioning", "sweep", "check_stores", "watch_outages", "clean_up_jobs")
+"""The scheduled work of a history; the rest does not move jobs."""
+
+RESTART = 2.0
+"""Seconds until a supervisor starts a killed process again."""
+
+
+class _Unwatched(Interruption):
+    """An attempt ends at its own checks; a simulated process has no second thread that ends it."""
+
+    def __init__(self, _: Settings) -> None:
+        """Starts no thread."""
+
+    @contextmanager
+    def when_over(self, attempt: Attempt, release: Release) -> Iterator[None]:
+        yield
+
+
+class _Context(WorkerContext):
+    """The context of one simulated worker process."""
+
+    def __init__(self, settings: Settings, publisher: Any, sources: Sources) -> None:
+        super().__init__(settings, publisher)
+        self._sources = sources
+
+    def interruption(self) -> Interruption:
+        return _Unwatched(self.settings)
+
+    def _open_clients(self, settings: Settings) -> Clients:
+        opened = super()._open_clients(settings)
+        fetcher = _Fetcher(settings, self._sources)
+        return replace(opened, fetcher=fetcher, decoder=Decoder())  # type: ignore[arg-type]
+
+
+class _Fetcher(HttpFetcher):
+    """The real fetcher, on the simulated sources."""
+
+    def __init__(self, settings: Settings, simulated: Sources, *more: Any) -> None:
+        super().__init__(settings, *more)
+        self._simulated = simulated
+
+    def limited_by(self, limiter: Any, sources: Any = None) -> "_Fetcher":
+        return _Fetcher(self._settings, self._simulated, self._timeouts, limiter)
+
+    @property
+    def _session(self) -> ContentSession:  # type: ignore[override]
+        return self._simulated  # type: ignore[return-value]
+
+
+@dataclass
+class Site:
+    """What a history has: the servers, the broker, the sources, and the processes that run now."""
+
+    world: World
+    settings: Settings
+    network: Network
+    broker: Broker
+    sources: Sources
+    workers: list[Process]
+
+    def start_worker(self, name: str) -> Process:
+        world = self.world
+        process = world.process(name)
+        process.thread = threading.Thread(name=name)
+        context = _Context(self.settings, Publisher(self.broker), self.sources)
+        callback.register(context)
+        beat.register(context)
+        for queue in Queue:
+            context.serve(queue.value)
+        self.workers.append(process)
+        process.at_end.append(lambda: self._ended(process))
+        world.spawn(process, "main", partial(self._work, context))
+        return process
+
+    def _ended(self, process: Process) -> None:
+        self.workers.remove(process)
+        self.world.after(RESTART, lambda: self.start_worker(process.name))
+
+    def _work(self, context: _Context) -> None:
+        """Consume messages, one after another."""
+        while True:
+            message = self.broker.take()
+            if message is None:
+                self.world.park(0.2)
+                continue
+            structlog.contextvars.clear_contextvars()
+            self.world.pass_place("worker", f"takes {message.task}")
+            consume(context, message)
+
+    def start_beat(self) -> None:
+        """Beat's messages, each with its own period; the scheduler itself is not simulated."""
+        for position, name in enumerate(BEATS):
+            entry = celeryconfig.beat_schedule[name]
+            self._tick(f"beat.{name}", float(entry["schedule"]), 0.1 * position)
+
+    def _tick(self, task: str, period: float, first: float) -> None:
+        def tick() -> None:
+            if self.broker.answers:
+                self.broker.send(task, (), expires=max(period, 15.0))
+            self.world.after(period, tick)
+
+        self.world.after(first, tick)
+
+
+def consume(context: WorkerContext, message: Message) -> None:
+    """What Celery does with a message: run its task, and then those of its chain.
+
+    As `tasks.run._task` does, without Celery's own request and tracer.
+    """
+    works = _STATE_TASKS.get(message.task)
+    if works is None:
+        context.app.tasks[message.task](*message.arguments)
+        return
+    given = Ticket.model_validate(message.arguments[0])
+    carried: Any = None
+    while True:
+        ended = run.run(context, given, works, carried=carried)  # type: ignore[type-var]
+        if ended.following is None:
+            return
+        given, carried = ended.following, ended.carried
+        if carried is None:
+            broker.dispatch_job(context.app, given, getattr(ended.moved.status, "priority", 0))
+            return
+
+
+@contextmanager
+def replaced(site: Site) -> Iterator[None]:
+    """The seams where production code reaches ZooKeeper and Redis, for this block."""
+    commands = Commands(site.world, site.broker)
+    before: list[tuple[Any, str, Any]] = []
+
+    def put(where: Any, name: str, value: Any) -> None:
+        before.append((where, name, getattr(where, name)))
+        setattr(where, name, value)
+
+    def make_client(settings: Settings) -> SimulatedClient:
+        current = site.world.current
+        assert current is not None
+        return SimulatedClient(site.network, current.process, settings.zk_hosts, settings.zk_session_timeout)
+
+    def client(*_: object) -> Commands:
+        return commands
+
+    try:
+        put(sessions, "make_client", make_client)
+        put(sessions, "why_unreachable", lambda _: "the simulated ensemble does not answer")
+        for module in (redis_keys, after_move, broker, stores):
+            put(module, "client", client)
+        put(broker, "publisher", lambda _: Publisher(site.broker))
+        put(beat, "read_queues", site.broker.queued)
+        put(stores, "_place", lambda _: "simulated")
+        put(worker_context, "count", lambda *_: None)
+        yield
+    finally:
+        for where, name, value in reversed(before):
+            setattr(where, name, value)
+
+
+def drop_engines(url_part: str) -> None:
+    """Close the inventory's connections of a history that is over."""
+    for url in [one for one in database._engines if url_part in str(one)]:  # noqa: SLF001 - of this project
+        database._engines.pop(url).engine.dispose()
+
+
+def a_place(folder: Path) -> Settings:
+    """The settings of a site in this folder."""
+    return Settings(
+        zk_hosts="127.0.0.1:1",
+        home=folder,
+        profiles=folder / "profiles",
+        backoff=5,
+        max_tries=6,
+        allow_networks="0.0.0.0/0",
+    )
+
+
+Work = Callable[[], object]

@@ -1,0 +1,228 @@
+"""What stands for Redis, for the sources of content, and for the decoding process."""
+
+import heapq
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import redis
+from kombu.exceptions import OperationalError
+
+from pipeline.attempt import Attempt
+from pipeline.decoding import server
+from pipeline.decoding.decoder import Request
+from pipeline.http.transfer import ConnectionFault, Headers, Response
+from pipeline.settings import Settings
+from tasks.broker import Queued
+from tools.simulation.world import World
+
+
+@dataclass(order=True)
+class Message:
+    priority: int
+    number: int
+    task: str = field(compare=False)
+    arguments: tuple[Any, ...] = field(compare=False)
+    expires: float = field(compare=False, default=float("inf"))
+    """In the world's time."""
+
+
+class Broker:
+    """The messages that wait for a worker, and what scripts keep in Redis. May lose, repeat and forget."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._messages: list[Message] = []
+        self._numbers = 0
+        self.answers = True
+        self.lost_fraction = 0.0
+        self.repeated_fraction = 0.0
+        self.keys: dict[str, float] = {}
+        """Key -> when it expires."""
+        self.on_message: Callable[[], None] = lambda: None
+
+    def send(self, task: str, arguments: tuple[Any, ...], priority: int = 0, expires: float | None = None) -> None:
+        """Send one message; OperationalError while Redis does not answer."""
+        world = self._world
+        world.pass_place("broker", f"send {task} {_short(arguments)}")
+        if not self.answers:
+            raise OperationalError("Redis does not answer")
+        copies = 1
+        if world.chance.random() < self.lost_fraction:
+            world.note("broker", "lost", f"{task} {_short(arguments)}")
+            copies = 0
+        elif world.chance.random() < self.repeated_fraction:
+            world.note("broker", "repeated", f"{task} {_short(arguments)}")
+            copies = 2
+        until = float("inf") if expires is None else world.now + expires
+        for _ in range(copies):
+            self._numbers += 1
+            message = Message(priority, self._numbers, task, arguments, until)
+            world.after(world.chance.random() * 0.005, lambda kept=message: self._arrive(kept))  # type: ignore[misc]
+
+    def _arrive(self, message: Message) -> None:
+        heapq.heappush(self._messages, message)
+        self.on_message()
+
+    def take(self) -> Message | None:
+        """The most urgent message."""
+        while self.answers and self._messages:
+            message = heapq.heappop(self._messages)
+            if message.expires > self._world.now:
+                return message
+        return None
+
+    def wipe(self) -> None:
+        self._world.note("broker", "wiped", f"{len(self._messages)} messages")
+        self._messages.clear()
+        self.keys.clear()
+
+    def queued(self, _: Settings) -> Queued:
+        """As tasks.broker.read_queues."""
+        if not self.answers:
+            raise OperationalError("Redis does not answer")
+        hints = [message.arguments[0] for message in self._messages if message.arguments]
+        tickets = {(hint["id"], hint["epoch"]) for hint in hints if isinstance(hint, dict)}
+        return Queued(frozenset(tickets))
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+
+def _short(arguments: tuple[Any, ...]) -> str:
+    return " ".join(
+        f"{one['id']} {one['state']} {one['epoch']}" if isinstance(one, dict) else str(one) for one in arguments
+    )
+
+
+class Commands:
+    """What `tasks.redis_keys.client` returns: the commands and scripts that production code uses."""
+
+    def __init__(self, world: World, broker: Broker) -> None:
+        self._world, self._broker = world, broker
+
+    def _live(self, key: str) -> bool:
+        if not self._broker.answers:
+            raise redis.ConnectionError("Redis does not answer")
+        return self._broker.keys.get(key, 0.0) > self._world.now
+
+    def set(self, key: str, _: object, ex: float | None = None, px: float | None = None) -> bool:
+        self._live(key)
+        seconds = ex if ex is not None else (px or 1e12) / 1000
+        self._broker.keys[key] = self._world.now + seconds
+        return True
+
+    def get(self, key: str) -> bytes | None:
+        return b"" if self._live(key) else None
+
+    def delete(self, key: str) -> int:
+        was = self._live(key)
+        self._broker.keys.pop(key, None)
+        return int(was)
+
+    def zadd(self, key: str, *_: object, **__: object) -> int:
+        self._live(key)
+        return 1
+
+    def eval(self, script: str, keys: int, *values: Any) -> int:
+        """The request of a feed, or the number of messages that wait."""
+        if "'NX'" in script:
+            complete, requested = values[:2]
+            if self._live(complete) or self._live(requested) or len(self._broker) >= int(values[keys]):
+                return 0
+            self._broker.keys[requested] = self._world.now + float(values[keys + 1])
+            return 1
+        self._live("")
+        return len(self._broker)
+
+
+class Publisher:
+    """What production code asks of a Celery application."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self.tasks: dict[str, Callable[..., Any]] = {}
+
+    def send_task(self, name: str, args: tuple[Any, ...] = (), **options: Any) -> None:
+        self._broker.send(name, tuple(args), options.get("priority") or 0, options.get("expires"))
+
+    @contextmanager
+    def producer_or_acquire(self) -> Iterator["_Producer"]:
+        yield _Producer()
+
+    def task(self, name: str, **_: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        def register(work: Callable[..., Any]) -> Callable[..., Any]:
+            self.tasks[name] = work
+            return work
+
+        return register
+
+
+class _Producer:
+    @contextmanager
+    def batch(self) -> Iterator[None]:
+        yield
+
+
+class Decoder:
+    """Calls the decoding functions in the process, with arguments and results as JSON carries them."""
+
+    def decode(self, request: Request, attempt: Attempt) -> Iterator[Any]:
+        arguments = json.loads(json.dumps(request.arguments))
+        for result in server.FUNCTIONS[request.function](arguments, request.body, attempt):
+            yield json.loads(json.dumps(result))
+
+    def close(self) -> None:
+        """There is no process."""
+
+
+class Sources:
+    """The content that depositors offer, and the faults of its hosts. Stands for a ContentSession."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.content: dict[str, bytes] = {}
+        self.broken_fraction = 0.0
+
+    def put(self, name: str, body: bytes) -> str:
+        url = f"http://source.example/{name}"
+        self.content[url] = body
+        return url
+
+    def request(
+        self,
+        url: str,
+        headers: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        check: Callable[[], None] = lambda: None,
+        redirected: Callable[[str], None] = lambda place: None,
+    ) -> Response:
+        world = self._world
+        world.pass_place("source", f"GET {url}")
+        check()
+        world.park(world.chance.random() * 0.05)
+        if world.chance.random() < self.broken_fraction:
+            raise ConnectionFault("the connection was closed before the answer")
+        found = self.content.get(url)
+        if found is None:
+            return Response(404, Headers([("Content-Length", "0")]), url)
+        return _Answer(world, url, found, check, breaks=world.chance.random() < self.broken_fraction)
+
+    def close(self) -> None:
+        """No connection is kept."""
+
+
+class _Answer(Response):
+    def __init__(self, world: World, url: str, body: bytes, check: Callable[[], None], *, breaks: bool) -> None:
+        super().__init__(200, Headers([("Content-Length", str(len(body)))]), url)
+        self._world, self._left, self._check, self._breaks = world, body, check, breaks
+
+    def read1(self) -> bytes:
+        self._check()
+        self._world.park(self._world.chance.random() * 0.02)
+        if self._breaks:
+            raise ConnectionFault("the connection was closed")
+        piece, self._left = self._left[:4096], self._left[4096:]
+        return piece
