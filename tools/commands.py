@@ -23,6 +23,7 @@ ENTRIES = (
     Entry("check", "format, lint, types, imports, lock files, secrets"),
     Entry("bench", "run benchmarks on this machine", True),
     Entry("chaos", "inject faults and check that no object is lost or doubled", True),
+    Entry("simulate", "replay histories of the real code in a simulated world, by their seeds"),
     Entry("storm", "hostile deposits among honest ones, which must all complete", True),
     Entry("load", "one depositor's worst against the web process, beside 20 others", True),
     Entry("containers", "run the image and the compose file on podman"),

@@ -282,6 +282,16 @@ def test_a_place_keeps_the_deployment_id_and_has_no_mark(place: Place) -> None:
     assert (again.has_version(ARK, jid(1)), again.has_version(ARK, jid(2))) == (True, False)
 
 
+def test_a_place_keeps_its_deployment_id_when_it_is_given_another(place: Place) -> None:
+    marked = keeper(place)
+    first = Deployment()
+
+    for given in (first, Deployment()):
+        marked.write_deployment(given)
+
+    assert marked.read_deployment() == first
+
+
 def test_a_place_without_its_deployment_id_or_with_another_is_neither_used_nor_made(place: Place) -> None:
     marked = keeper(place)
     storage = place.given.open(lambda: "a" * 32)

@@ -143,10 +143,10 @@ class S3Storage(OcflReader):
         stored = self.root.bucket.get(path)
         return stored.data if stored else None
 
-    def write_root_file(self, path: str, data: bytes) -> None:
+    def add_root_file(self, path: str, data: bytes) -> None:
         self.root.open()
-        stored = self.root.bucket.get(path)
-        self.root.bucket.put(path, data, stored.etag if stored else None)
+        with suppress(Conflict):
+            self.root.bucket.put(path, data, None)
 
     def object(self, ark: str) -> BucketObject:
         return BucketObject(self.root.bucket, ark)

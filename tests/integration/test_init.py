@@ -1,14 +1,17 @@
 """`arkline init`: stores get one id, agree, or are told apart."""
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
 from operations.checks.deployment import initialize
 from operations.site import Site
-from pipeline.deployment import OutdatedStore
+from pipeline.deployment import Deployment, OutdatedStore
 from pipeline.inventory.sql import open_inventory
 from pipeline.outcome import Service, ServiceDown
 from pipeline.settings import Settings
-from tasks.stores import ConfirmedStores, count_up, level_marks
+from tasks.stores import ConfirmedStores, count_up, level_marks, stores_of
 from tests.support import cli
 from tests.support.recordings import recording
 from zkstate import paths
@@ -82,6 +85,31 @@ def test_a_record_that_is_older_than_the_inventory_is_refused_until_the_marks_ar
 
     stores.confirm(session)
     assert stores.expected(Service.INVENTORY) == stores.id
+
+
+def test_a_process_that_was_frozen_while_it_gave_the_id_changes_no_id(
+    session: Session, settings: Settings
+) -> None:
+    """The lock of the frozen process expires with its session, and another process gives the id."""
+    stores = stores_of(session, settings)
+    assert stores.storage is not None
+    others: list[str] = []
+
+    class Frozen:
+        """The storage of a process that goes on after another one has confirmed the stores."""
+
+        def write_deployment(self, given: Deployment) -> None:
+            others.append(deployment.confirm(stores_of(session, settings)).deployment.id)
+            stores.storage.write_deployment(given)  # type: ignore[union-attr]
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(stores.storage, name)
+
+    with pytest.raises(ServiceDown, match=r"the storage root .* belongs to deployment"):
+        deployment.confirm(replace(stores, storage=Frozen()))  # type: ignore[arg-type]
+
+    assert [marker.id for one in stores.every if (marker := one.read_deployment())] == others * 3
+    assert deployment.confirm(stores).deployment.id == others[0]
 
 
 def test_an_inventory_that_is_older_than_the_record_is_not_used(session: Session, settings: Settings) -> None:

@@ -124,6 +124,14 @@ def chaos(context: typer.Context) -> None:
 @app.command(
     context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
 )
+def simulate(context: typer.Context) -> None:
+    """Replay histories of the real code in a simulated world, by their seeds."""
+    _become("tools.simulation", context.args)
+
+
+@app.command(
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
+)
 def storm(context: typer.Context) -> None:
     """Submit hostile deposits among honest ones, and check that only the hostile ones fail."""
     _become("tools.storm", context.args)

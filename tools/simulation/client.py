@@ -4,6 +4,7 @@ Each direction of a connection keeps its order, and each message its own delay. 
 was on its way to the server may still arrive; what was on its way back is lost.
 """
 
+import threading
 from collections.abc import Callable, Sequence
 from functools import partial
 from struct import Struct
@@ -68,9 +69,7 @@ class Handler:
     name = "simulated"
 
     def __init__(self, world: World, process: Process) -> None:
-        import threading  # noqa: PLC0415 - the world's own, when a history runs
-
-        self._world, self._process, self._threading = world, process, threading
+        self._world, self._process = world, process
         self._waiting: list[Any] = []
         self._runs = False
 
@@ -81,13 +80,13 @@ class Handler:
         return AsyncResult(self)
 
     def event_object(self) -> Any:
-        return self._threading.Event()
+        return threading.Event()
 
     def lock_object(self) -> Any:
-        return self._threading.Lock()
+        return threading.Lock()
 
     def rlock_object(self) -> Any:
-        return self._threading.RLock()
+        return threading.RLock()
 
     def start(self) -> None:
         pass
@@ -155,14 +154,21 @@ class SimulatedClient(Client):
 
     def __init__(self, network: Network, process: Process, hosts: str, timeout: float) -> None:
         super().__init__(hosts=hosts, handler=Handler(network.world, process), timeout=timeout)
-        self._network, self._world, self._process = network, network.world, process
+        self._network, self._world, self.process = network, network.world, process
         self._wait = timeout
+        self._session_id: int = 0
+        self.last_zxid: int = 0
         self._link = 0
         """The number of the connection; what belongs to an earlier one is not delivered."""
         self._arrives, self._returns = 0.0, 0.0
         self._flights: dict[int, Any] = {}
         self._sent = 0
         process.at_end.append(self._vanish)
+
+    @property
+    def session(self) -> int:
+        """The id of its session; 0 if it has none."""
+        return self._session_id
 
     # --- connection
 
@@ -174,17 +180,17 @@ class SimulatedClient(Client):
         return self._live
 
     def _connect(self) -> None:
-        if self._stopped.is_set() or not self._process.alive or self._live.is_set():
+        if self._stopped.is_set() or not self.process.alive or self._live.is_set():
             return
         network, world = self._network, self._world
-        if not network.answers() or self._process.frozen_until > world.now:
+        if not network.answers() or self.process.frozen_until > world.now:
             world.after(0.2 + world.chance.random(), self._connect)
             return
         ensemble = network.ensemble
         if self._session_id and self._session_id not in ensemble.sessions:
             self._session_callback(KeeperState.EXPIRED_SESSION)
             self._session_callback(KeeperState.CONNECTING)
-            self._session_id = None
+            self._session_id = 0
         server = world.chance.randrange(len(ensemble.servers))
         if self._session_id:
             session = ensemble.sessions[self._session_id]
@@ -201,7 +207,7 @@ class SimulatedClient(Client):
         """The connection breaks; the client tries to connect again."""
         if not self._live.is_set():
             return
-        self._world.note(self._process.name, "connection broken", why)
+        self._world.note(self.process.name, "connection broken", why)
         self._leave_server()
         flights, self._flights = self._flights, {}
         self._session_callback(KeeperState.CONNECTING)
@@ -271,7 +277,7 @@ class SimulatedClient(Client):
         return True
 
     def _later(self, request: Any, async_object: Any, link: int) -> None:
-        if async_object.ready() or not self._process.alive:
+        if async_object.ready() or not self.process.alive:
             return
         if (fault := _FAULTS.get(self._state)) is not None:
             async_object.set_exception(fault())
@@ -336,10 +342,10 @@ class SimulatedClient(Client):
         self._returns = max(self._returns, self._world.now) + self._network.delay()
 
         def arrive() -> None:
-            if link != self._link or not self._process.alive:
+            if link != self._link or not self.process.alive:
                 return
-            if self._process.frozen_until > self._world.now:
-                self._world.at(self._process.frozen_until, arrive)
+            if self.process.frozen_until > self._world.now:
+                self._world.at(self.process.frozen_until, arrive)
             else:
                 act()
 

@@ -1,4 +1,4 @@
-"""A clock that can be exchanged, also where a module has kept the function: import this before the project."""
+"""A clock that can be exchanged, also where a module has kept the function: imported before the project."""
 
 import time
 from collections.abc import Callable

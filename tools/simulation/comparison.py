@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,7 +46,8 @@ def sequence_of(seed: int, length: int) -> list[Request]:
 def _request(chance: random.Random) -> Request:
     session = chance.randrange(SESSIONS)
     kind = chance.choices(
-        ("change", "multi", "get", "exists", "children", "follow", "sync", "reopen"), (40, 20, 12, 12, 12, 2, 1, 2)
+        ("change", "multi", "get", "exists", "children", "follow", "sync", "reopen"),
+        (40, 20, 12, 12, 12, 2, 1, 2),
     )[0]
     if kind == "change":
         return _change(chance, session)
@@ -119,7 +120,9 @@ class Recorder:
         match request.what:
             case "create":
                 flags = request.flags
-                return client.create_async(path, request.data, ephemeral=bool(flags & 1), sequence=bool(flags & 2))
+                return client.create_async(
+                    path, request.data, ephemeral=bool(flags & 1), sequence=bool(flags & 2)
+                )
             case "put":
                 return client.set_async(path, request.data, version=request.version)
             case "delete":
@@ -135,7 +138,9 @@ class Recorder:
             case "sync":
                 return client.sync_async(path)
             case _:
-                return client.request(requests.MultiRequest([_encoded(client, part) for part in request.parts]))
+                return client.request(
+                    requests.MultiRequest([_encoded(client, part) for part in request.parts])
+                )
 
     def _plain(self, answer: Any) -> Any:
         """The answer without what differs between two servers: times, and the ids of sessions."""
@@ -154,7 +159,8 @@ class Recorder:
             case tuple():
                 first, stat = answer
                 return (sorted(first) if isinstance(first, list) else first, self._plain(stat))
-        return answer
+            case _:
+                return answer
 
     def close(self) -> None:
         for client in self.clients:
@@ -180,7 +186,7 @@ def _encoded(client: Client, part: Request) -> bytes:
 
 def simulated(requests_: Sequence[Request], root: str, servers: int = 1) -> list[list[Any]]:
     """The answers and events of the sessions, by the simulated ensemble; call it in `patches.patched`."""
-    from tools.simulation.patches import world  # noqa: PLC0415 - the world of this block
+    from tools.simulation.patches import world
 
     own: World = world()
     network, process = Network(own, servers), own.process("sessions")
@@ -207,10 +213,8 @@ def recorded(settings: Settings, root: str) -> Iterator[Recorder]:
     finally:
         for client in recorder.clients[:1]:
             client.chroot = ""
-            try:
+            with suppress(NoNodeError):
                 client.delete(root, recursive=True)
-            except NoNodeError:
-                pass
         recorder.close()
 
 

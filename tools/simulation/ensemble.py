@@ -7,7 +7,7 @@ may be old, and its watches late. Errors, versions and the order of watches are 
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 from kazoo.exceptions import (
     BadVersionError,
@@ -57,8 +57,8 @@ class CloseSession:
     """The end of a session, by its client or because it expired."""
 
 
-Change = Create | Put | Delete | Check | CloseSession
-Result = str | ZnodeStat | bool | ZookeeperError
+Change: TypeAlias = Create | Put | Delete | Check | CloseSession
+Result: TypeAlias = str | ZnodeStat | bool | ZookeeperError
 
 
 @dataclass
@@ -185,7 +185,8 @@ class Tree:
             case Check(path, version):
                 self._versioned(path, version)
                 return True
-        raise TypeError(change)
+            case CloseSession():
+                raise TypeError("the end of a session is a transaction of its own")
 
     def _versioned(self, path: str, version: int) -> Node:
         node = self.node(path)

@@ -1,27 +1,31 @@
 """One history: deposits, faults, and the judgement of what remains."""
 
+import json
 import logging
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import structlog
+
 from operations.deposits import submission as depositing
 from operations.site import Site as OpenSite
 from pipeline.principal import Interface, Principal, Role
-from pipeline.records import Submission, SubmissionType
-from pipeline.states import BatchState, JobState
-from tools.simulation.client import Network
+from pipeline.records import SubmissionType
+from pipeline.states import BatchState
+from tools.simulation.client import Network, SimulatedClient
 from tools.simulation.patches import patched
 from tools.simulation.site import Site, a_place, drop_engines, replaced
 from tools.simulation.stand_ins import Broker, Sources
 from tools.simulation.world import Process, World
 from zkstate.connection.session import connect
-from zkstate.record import batches, jobs
+from zkstate.record import batches
 
 JOBS = 20
+FAULTS = 20
 LENGTH = 60.0
 """Virtual seconds in which deposits and faults begin."""
 
@@ -31,7 +35,7 @@ QUIET = 1800.0
 DEPOSITOR = Principal(name="depositor", role=Role.DEPOSITOR, interface=Interface.API)
 COLLECTIONS = ("maps", "letters", "films")
 
-FAST = Path("/dev/shm")
+FAST = Path("/dev/shm")  # noqa: S108
 """Memory, where the files of a history are."""
 
 
@@ -52,7 +56,9 @@ class Outcome:
 def folder() -> Iterator[Path]:
     place = Path(tempfile.mkdtemp(prefix="arkline-history-", dir=FAST if FAST.is_dir() else None))
     try:
-        yield place
+        home = place / "site"  # the same name in every run: it is in the trace
+        home.mkdir()
+        yield home
     finally:
         shutil.rmtree(place, ignore_errors=True)
 
@@ -69,7 +75,6 @@ class History:
         self.bids: list[str] = []
         self.expected = 0
         self.ended = False
-        self._last_fault = 0.0
         self._left = faults
 
     def prepare(self) -> None:
@@ -77,8 +82,8 @@ class History:
         profiles.mkdir()
         for name in COLLECTIONS:
             (profiles / f"{name}.yaml").write_text(
-                f"name: {name}\nowner: ark:/99999/fk4{name}\ncollections: [ark:/99999/fk4{name}list]\nnaan: '99999'\nshoulder: fk4\n"
-                f"notification: [archivist@example.org]\n"
+                f"name: {name}\nowner: ark:/99999/fk4{name}\ncollections: [ark:/99999/fk4{name}list]\n"
+                "naan: '99999'\nshoulder: fk4\nnotification: [archivist@example.org]\n"
             )
         world = self.world
         self.broker, self.sources = Broker(world), Sources(world)
@@ -129,17 +134,26 @@ class History:
         if size == 1:
             given = {"payload_url": urls[0], "type": SubmissionType.FILE}
         else:
-            rows = [f"{url} | | | | | {name} | | local-{self.chance.randrange(12)}-{number}-{one} | A. Maker | {name} | 2020"
-                    for one, (url, name) in enumerate(zip(urls, names, strict=True))]
-            text = "\n".join([
-                "#%checkm_0.7",
-                "#%profile | http://uc3.cdlib.org/registry/ingest/manifest/mrt-single-file-batch-manifest",
-                *rows, "#%eof", ""])
+            rows = [
+                f"{url} | | | | | {name} | | local-{number}-{one} | A. Maker | {name} | 2020"
+                for one, (url, name) in enumerate(zip(urls, names, strict=True))
+            ]
+            text = "\n".join(
+                [
+                    "#%checkm_0.7",
+                    "#%profile | http://uc3.cdlib.org/registry/ingest/manifest/mrt-single-file-batch-manifest",
+                    *rows,
+                    "#%eof",
+                    "",
+                ]
+            )
             given = {
                 "payload_url": self.sources.put(f"d{number}.checkm", text.encode()),
                 "type": SubmissionType.SINGLE_FILE_BATCH_MANIFEST,
             }
-        made = depositing.checked({**given, "profile_name": collection, "idempotency_key": f"deposit {number}"})
+        made = depositing.checked(
+            {**given, "profile_name": collection, "idempotency_key": f"deposit {number}"}
+        )
         while True:
             try:
                 return depositing.submit(site, DEPOSITOR, made).bid
@@ -150,39 +164,46 @@ class History:
     # --- the faults
 
     def _at_place(self, process: Process, kind: str, detail: str) -> None:
-        if not self._left or process is self.depositor or self.world.now > self.world_end:
+        if not self._left or not process.name.startswith("worker") or self.world.now > self.world_end:
             return
         if self.chance.random() >= self.rate:
             return
         self._left -= 1
-        self._last_fault = self.world.now
-        fault = self.chance.choice(("kill", "kill", "break", "expire", "freeze", "zombie", "wipe", "redis"))
+        fault = self.chance.choice(tuple(FAULTS_OF_A_HISTORY))
         self.outcome.faults.append(f"{self.world.now:.3f} {fault} {process.name} at {kind} {detail}")
         self.world.note(process.name, "fault", fault)
-        network = self.site.network
-        clients = [client for client in network.clients.values() if client._process is process]
-        match fault:
-            case "kill":
-                self.world.kill(process, "fault")
-            case "break":
-                for client in clients:
-                    client.break_off("fault")
-            case "expire":
-                for session in [one for one, client in network.clients.items() if client in clients]:
-                    network.end(session)
-            case "freeze":
-                self.world.freeze(process, self.chance.random() * 3)
-            case "zombie":
-                for client in clients:
-                    client.break_off("the process freezes")
-                self.world.freeze(process, 15 + self.chance.random() * 20)
-            case "wipe":
-                self.broker.wipe()
-            case "redis":
-                self.broker.answers = False
-                self.world.after(self.chance.random() * 20, self._redis_back)
+        FAULTS_OF_A_HISTORY[fault](self, process)
 
-    def _redis_back(self) -> None:
+    def clients_of(self, process: Process) -> list[SimulatedClient]:
+        return [client for client in self.site.network.clients.values() if client.process is process]
+
+    def kill(self, process: Process) -> None:
+        self.world.kill(process, "fault")
+
+    def break_off(self, process: Process) -> None:
+        for client in self.clients_of(process):
+            client.break_off("fault")
+
+    def expire(self, process: Process) -> None:
+        for session in [client.session for client in self.clients_of(process)]:
+            self.site.network.end(session)
+
+    def freeze(self, process: Process) -> None:
+        self.world.freeze(process, self.chance.random() * 3)
+
+    def freeze_long(self, process: Process) -> None:
+        """The session of the process ends meanwhile, and the process goes on without noticing."""
+        self.break_off(process)
+        self.world.freeze(process, 15 + self.chance.random() * 20)
+
+    def wipe(self, _: Process) -> None:
+        self.broker.wipe()
+
+    def stop_redis(self, _: Process) -> None:
+        self.broker.answers = False
+        self.world.after(self.chance.random() * 20, self._start_redis)
+
+    def _start_redis(self) -> None:
         self.broker.answers = True
 
     # --- the run
@@ -195,7 +216,7 @@ class History:
         self.broker.repeated_fraction = self.chance.choice((0.0, 0.05, 0.2))
         self.sources.broken_fraction = self.chance.choice((0.0, 0.02, 0.1))
         checker = world.process("checker")
-        state = {"done": False, "counted": 0}
+        done: list[bool] = []
 
         def watch() -> None:
             with connect(self.site.settings, 600) as session:
@@ -203,13 +224,13 @@ class History:
                     world.park(5.0)
                     if self.ended and self._all_ended(session):
                         break
-            state["done"] = True
+            done.append(True)
 
         world.spawn(checker, "main", watch)
         began = world.now
-        done = world.run(lambda: state["done"], self.world_end + QUIET)
+        ended = world.run(lambda: bool(done), self.world_end + QUIET)
         outcome.seconds = world.now - began
-        if not done:
+        if not ended:
             outcome.problems.append(f"not everything ended {QUIET:.0f} s after the last fault")
         outcome.problems += self._judge()
         outcome.trace = world.trace.hexdigest()
@@ -228,29 +249,49 @@ class History:
     def _judge(self) -> list[str]:
         """Read the leader's tree, without the code that moves jobs."""
         tree = self.site.network.ensemble.leader
+        for path, node in tree.nodes.items():
+            if (
+                path.startswith(("/outages/", "/locks/", "/batches/")) and "status" in path
+            ) or path.startswith("/outages/"):
+                self.world.note(path, "is", repr(node.data))
         found: list[str] = []
-        import json
-
         states: dict[str, str] = {}
         for path, node in tree.nodes.items():
             parts = path.split("/")
             if len(parts) >= 4 and parts[-3] == "jobs" and parts[-1] == "status":
-                states[parts[-2]] = json.loads(node.data)["status"]
+                status = json.loads(node.data)
+                states[parts[-2]] = status["status"]
+                if status["status"] != "completed":
+                    self.world.note(parts[-2], "ended as", node.data.decode())
         completed = [jid for jid, state in states.items() if state == "completed"]
         if len(states) != self.expected:
             found.append(f"{self.expected} objects were deposited, and the record has {len(states)} jobs")
         others = {jid: state for jid, state in states.items() if state != "completed"}
         if others:
             found.append(f"not completed: {others}")
-        roots = list((self.place / "ocfl").rglob("0=ocfl_object_*")) or list(self.place.rglob("0=ocfl_object_*"))
+        roots = list((self.place / "ocfl").rglob("0=ocfl_object_*")) or list(
+            self.place.rglob("0=ocfl_object_*")
+        )
         if len(roots) != len(completed):
             found.append(f"{len(completed)} jobs completed, and storage has {len(roots)} objects")
         return found
 
 
-def replay(seed: int, faults: int = 20, *, story: bool = False) -> Outcome:
+FAULTS_OF_A_HISTORY: dict[str, Callable[[History, Process], None]] = {
+    "process killed": History.kill,
+    "connection broken": History.break_off,
+    "session expired": History.expire,
+    "process frozen": History.freeze,
+    "process frozen for longer than its session": History.freeze_long,
+    "broker wiped": History.wipe,
+    "broker away": History.stop_redis,
+}
+
+
+def replay(seed: int, faults: int = FAULTS, *, story: bool = False) -> Outcome:
     """Run the history of a seed."""
     logging.disable(logging.CRITICAL)
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     with folder() as place:
         history = History(seed, place, faults)
         if story:

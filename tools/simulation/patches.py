@@ -18,10 +18,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, tzinfo
 from functools import partial
+from pathlib import Path
 from typing import Any, Self
 
 from tools.simulation import clock
-from tools.simulation.world import Task, World
+from tools.simulation.world import Process, Task, World
 
 OURS = ("pipeline", "zkstate", "tasks", "operations", "entrypoints", "plugins")
 """The packages whose `datetime` is replaced."""
@@ -117,7 +118,7 @@ class Datetime(datetime, metaclass=_Kind):
     """`datetime` in the modules of the project: `now` is virtual."""
 
     @classmethod
-    def now(cls, tz: tzinfo | None = None) -> Self:  # type: ignore[override]
+    def now(cls, tz: tzinfo | None = None) -> Self:
         return datetime.fromtimestamp(world().now, tz)  # type: ignore[return-value]
 
 
@@ -180,15 +181,37 @@ def _sleep(seconds: float) -> None:
     world().park(seconds)
 
 
-def _flock(real: Callable[[Any, int], None], file: Any, operation: int) -> None:
-    """A lock of a file: who waits lets others go on, which hold it in the same real process."""
-    if operation & fcntl.LOCK_UN or operation & fcntl.LOCK_NB:
-        return real(file, operation)
+Flock = Callable[[Any, int], None]
+
+
+def _flock(real: Flock, file: Any, operation: int) -> None:
+    """A lock of a file: who waits lets others go on; the lock ends with the simulated process."""
     while True:
         try:
-            return real(file, operation | fcntl.LOCK_NB)
+            real(file, operation | fcntl.LOCK_NB)
+            break
         except BlockingIOError:
+            if operation & fcntl.LOCK_NB:
+                raise
             world().park(0.01)
+    task = world().current
+    if task is not None and isinstance(file, int) and not operation & fcntl.LOCK_UN:
+        if not task.process.locked:
+            task.process.at_end.append(partial(_unlock, real, task.process))
+        task.process.locked[file] = None
+
+
+def _unlock(real: Flock, process: Process) -> None:
+    for descriptor in process.locked:
+        real(descriptor, fcntl.LOCK_UN)
+    process.locked.clear()
+
+
+def _close(real: Callable[[int], None], descriptor: int) -> None:
+    task = world().current
+    if task is not None:
+        task.process.locked.pop(descriptor, None)
+    real(descriptor)
 
 
 def _with_places(kind: str, real: Callable[..., Any]) -> Callable[..., Any]:
@@ -207,7 +230,7 @@ def _with_places(kind: str, real: Callable[..., Any]) -> Callable[..., Any]:
 
 def _shown(arguments: tuple[Any, ...]) -> str:
     """The names of files without what differs between runs, as descriptors and folders do."""
-    return " ".join(os.path.basename(str(one)) for one in arguments if isinstance(one, str | os.PathLike))
+    return " ".join(Path(one).name for one in arguments if isinstance(one, str | os.PathLike))
 
 
 EFFECTS = ("replace", "rename", "link", "unlink", "rmdir", "mkdir", "fsync")
@@ -247,6 +270,7 @@ def patched(own: World) -> Iterator[None]:
         put(os, "getpid", lambda: own.current.process.pid if own.current else 1)
         put(os, "_exit", lambda code: own.kill(own.current.process, f"_exit {code}") if own.current else None)
         put(fcntl, "flock", partial(_flock, fcntl.flock))
+        put(os, "close", partial(_close, os.close))
         for name in EFFECTS:
             put(os, name, _with_places(name, getattr(os, name)))
         for module in [one for name, one in sys.modules.items() if name.partition(".")[0] in OURS]:
@@ -269,4 +293,3 @@ def _clock(own: World) -> dict[str, Callable[..., Any]]:
         "monotonic_ns": lambda: int(own.now * 1e9),
         "sleep": _sleep,
     }
-

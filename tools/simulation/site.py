@@ -1,15 +1,16 @@
 """One site in a world: its stores, and the processes of its fleet with their real tasks and steps."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import celeryconfig
 import structlog
+
+import celeryconfig
 from pipeline.attempt import Attempt
 from pipeline.http.session import ContentSession
 from pipeline.inventory import database
@@ -29,7 +30,7 @@ from tools.simulation.stand_ins import Broker, Commands, Decoder, Message, Publi
 from tools.simulation.world import Process, World
 from zkstate.connection import session as sessions
 
-_STATE_TASKS = {
+_STATE_TASKS: dict[str, Any] = {
     **dict.fromkeys((task.name for task in JOB.tasks()), JOBS),
     **dict.fromkeys((task.name for task in BATCH.tasks()), BATCHES),
 }
@@ -79,7 +80,7 @@ class _Fetcher(HttpFetcher):
         return _Fetcher(self._settings, self._simulated, self._timeouts, limiter)
 
     @property
-    def _session(self) -> ContentSession:  # type: ignore[override]
+    def _session(self) -> ContentSession:
         return self._simulated  # type: ignore[return-value]
 
 
@@ -127,7 +128,7 @@ class Site:
         """Beat's messages, each with its own period; the scheduler itself is not simulated."""
         for position, name in enumerate(BEATS):
             entry = celeryconfig.beat_schedule[name]
-            self._tick(f"beat.{name}", float(entry["schedule"]), 0.1 * position)
+            self._tick(f"beat.{name}", float(str(entry["schedule"])), 0.1 * position)
 
     def _tick(self, task: str, period: float, first: float) -> None:
         def tick() -> None:
@@ -150,12 +151,13 @@ def consume(context: WorkerContext, message: Message) -> None:
     given = Ticket.model_validate(message.arguments[0])
     carried: Any = None
     while True:
-        ended = run.run(context, given, works, carried=carried)  # type: ignore[type-var]
+        ended = run.run(context, given, works, carried=carried)
         if ended.following is None:
             return
         given, carried = ended.following, ended.carried
         if carried is None:
-            broker.dispatch_job(context.app, given, getattr(ended.moved.status, "priority", 0))
+            priority = getattr(ended.moved.status, "priority", 0) if ended.moved is not None else 0
+            broker.dispatch_job(context.app, given, priority)
             return
 
 
@@ -194,7 +196,7 @@ def replaced(site: Site) -> Iterator[None]:
 
 def drop_engines(url_part: str) -> None:
     """Close the inventory's connections of a history that is over."""
-    for url in [one for one in database._engines if url_part in str(one)]:  # noqa: SLF001 - of this project
+    for url in [one for one in database._engines if url_part in str(one)]:
         database._engines.pop(url).engine.dispose()
 
 
@@ -208,6 +210,3 @@ def a_place(folder: Path) -> Settings:
         max_tries=6,
         allow_networks="0.0.0.0/0",
     )
-
-
-Work = Callable[[], object]

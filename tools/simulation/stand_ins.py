@@ -43,7 +43,9 @@ class Broker:
         """Key -> when it expires."""
         self.on_message: Callable[[], None] = lambda: None
 
-    def send(self, task: str, arguments: tuple[Any, ...], priority: int = 0, expires: float | None = None) -> None:
+    def send(
+        self, task: str, arguments: tuple[Any, ...], priority: int = 0, expires: float | None = None
+    ) -> None:
         """Send one message; OperationalError while Redis does not answer."""
         world = self._world
         world.pass_place("broker", f"send {task} {_short(arguments)}")
@@ -93,7 +95,8 @@ class Broker:
 
 def _short(arguments: tuple[Any, ...]) -> str:
     return " ".join(
-        f"{one['id']} {one['state']} {one['epoch']}" if isinstance(one, dict) else str(one) for one in arguments
+        f"{one['id']} {one['state']} {one['epoch']}" if isinstance(one, dict) else str(one)
+        for one in arguments
     )
 
 
@@ -215,7 +218,9 @@ class Sources:
 
 
 class _Answer(Response):
-    def __init__(self, world: World, url: str, body: bytes, check: Callable[[], None], *, breaks: bool) -> None:
+    def __init__(
+        self, world: World, url: str, body: bytes, check: Callable[[], None], *, breaks: bool
+    ) -> None:
         super().__init__(200, Headers([("Content-Length", str(len(body)))]), url)
         self._world, self._left, self._check, self._breaks = world, body, check, breaks
 

@@ -38,14 +38,18 @@ class Process:
     """Stands for the main thread."""
     at_end: list[Callable[[], None]] = field(default_factory=list)
     """Called when the process dies: its connections break."""
+    locked: dict[int, None] = field(default_factory=dict)
+    """The descriptors of the files that it has locked."""
 
 
 class Task:
     """One thread of a process."""
 
-    def __init__(self, process: Process, name: str, work: Callable[[], object], number: int) -> None:
+    def __init__(
+        self, process: Process, name: str, number: int, work: Callable[[], object], hub: greenlet
+    ) -> None:
         self.process, self.name, self.number = process, name, number
-        self.greenlet = greenlet(work)
+        self.greenlet = greenlet(work, hub)  # at its end the world goes on, not the task that started it
         self.thread: Any = process.thread
         self.values: dict[object, dict[str, Any]] = {}
         """Those of thread-local objects."""
@@ -87,7 +91,7 @@ class World:
 
     def spawn(self, process: Process, name: str, work: Callable[[], object]) -> Task:
         self._numbers += 1
-        task = Task(process, name, lambda: self._run(task, work), self._numbers)
+        task = Task(process, name, self._numbers, lambda: self._run(task, work), self._hub)
         self._tasks.append(task)
         self._ready.append(task)
         return task

@@ -59,8 +59,8 @@ class OcflReader(ABC):
         """Read a file of the storage root; None if it does not exist."""
 
     @abstractmethod
-    def write_root_file(self, path: str, data: bytes) -> None:
-        """Replace a file of the storage root, which is created if it does not exist."""
+    def add_root_file(self, path: str, data: bytes) -> None:
+        """Add a file to the storage root, which is created if it does not exist; one that is there stays."""
 
     @abstractmethod
     def failures(self) -> AbstractContextManager[None]:
@@ -145,7 +145,7 @@ class OcflReader(ABC):
         """Write the id without the mark, which a storage root does not have."""
         data = deployment.model_copy(update={"mark": 0}).model_dump_json(indent=1).encode()
         with self.failures():
-            self.write_root_file(MARKER, data + b"\n")
+            self.add_root_file(MARKER, data + b"\n")
 
     def is_empty(self) -> bool:
         with self.failures():

@@ -105,10 +105,10 @@ class OcflStorage(OcflReader):
     def read_root_file(self, path: str) -> bytes | None:
         return disk.read_if_present(f"{self.root.folder}/{path}")
 
-    def write_root_file(self, path: str, data: bytes) -> None:
+    def add_root_file(self, path: str, data: bytes) -> None:
         self.root.open()
         self.root.staging.mkdir(parents=True, exist_ok=True)  # an earlier release may not have left it
-        writer.replace(self.root.folder / path, data, self.root.staging)
+        writer.add(self.root.folder / path, data, self.root.staging)
 
     def object(self, ark: str) -> disk.ObjectFolder:
         return disk.ObjectFolder(self.root.object(ark))

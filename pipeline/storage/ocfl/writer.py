@@ -8,6 +8,7 @@ extensions/arkline belongs to no object: `staging/JID-TOKEN/` has unfinished ver
 objects, `quarantine/` invalid versions, `deployment.json` the deployment id.
 """
 
+import errno
 import hashlib
 import logging
 import os
@@ -23,6 +24,9 @@ from pipeline.outcome import AttemptOver, Service, StepFailed, system
 from pipeline.storage.ocfl import disk, objects
 
 log = logging.getLogger(__name__)
+
+_NO_LINKS = (errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.EMLINK)
+"""Errors of a file system without hard links."""
 
 _VERSION = "version"
 """The version's name in the staging folder, until it gets its final name."""
@@ -271,6 +275,26 @@ def replace(path: Path, data: bytes, stage: Path) -> None:
     sync(draft)
     draft.replace(path)
     sync(path.parent)
+
+
+def add(path: Path, data: bytes, stage: Path) -> None:
+    """Add a whole file unless there is one; `stage` is a folder on the same file system."""
+    draft = _draft(stage, data)
+    try:
+        sync(draft)
+        try:
+            path.hardlink_to(draft)
+        except FileExistsError:
+            return
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            # a crash can leave this file incomplete, which its reader says
+            os.close(disk.create(path, data))
+            sync(path)
+        sync(path.parent)
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 def _draft(stage: Path, data: bytes) -> Path:
