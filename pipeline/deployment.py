@@ -70,7 +70,7 @@ class Store(Protocol):
         """None if the store has no id or does not exist; ServiceDown if the store does not answer."""
 
     def write_deployment(self, deployment: Deployment) -> None:
-        """Give the store this id and mark, unless it has another id; a store that does not exist is created."""
+        """Give the store this id and mark unless it has another id; a store that does not exist is made."""
 
     def is_empty(self) -> bool:
         """True if the store has no job, no object and no minted ARK, or does not exist."""

@@ -92,7 +92,8 @@ def test_a_process_that_was_frozen_while_it_gave_the_id_changes_no_id(
 ) -> None:
     """The lock of the frozen process expires with its session, and another process gives the id."""
     stores = stores_of(session, settings)
-    assert stores.storage is not None
+    storage = stores.storage
+    assert storage is not None
     others: list[str] = []
 
     class Frozen:
@@ -100,13 +101,13 @@ def test_a_process_that_was_frozen_while_it_gave_the_id_changes_no_id(
 
         def write_deployment(self, given: Deployment) -> None:
             others.append(deployment.confirm(stores_of(session, settings)).deployment.id)
-            stores.storage.write_deployment(given)  # type: ignore[union-attr]
+            storage.write_deployment(given)
 
         def __getattr__(self, name: str) -> Any:
-            return getattr(stores.storage, name)
+            return getattr(storage, name)
 
     with pytest.raises(ServiceDown, match=r"the storage root .* belongs to deployment"):
-        deployment.confirm(replace(stores, storage=Frozen()))  # type: ignore[arg-type]
+        deployment.confirm(replace(stores, storage=Frozen()))
 
     assert [marker.id for one in stores.every if (marker := one.read_deployment())] == others * 3
     assert deployment.confirm(stores).deployment.id == others[0]

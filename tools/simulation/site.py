@@ -1,6 +1,5 @@
 """One site in a world: its stores, and the processes of its fleet with their real tasks and steps."""
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -98,7 +97,6 @@ class Site:
     def start_worker(self, name: str) -> Process:
         world = self.world
         process = world.process(name)
-        process.thread = threading.Thread(name=name)
         context = _Context(self.settings, Publisher(self.broker), self.sources)
         callback.register(context)
         beat.register(context)

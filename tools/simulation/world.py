@@ -11,6 +11,7 @@ import random
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 from greenlet import GreenletExit, getcurrent, greenlet
@@ -85,7 +86,7 @@ class World:
     # --- processes and tasks
 
     def process(self, name: str) -> Process:
-        process = Process(name, 1000 + len(self.processes))
+        process = Process(name, 1000 + len(self.processes), thread=SimpleNamespace(name=name))
         self.processes.append(process)
         return process
 
