@@ -7,7 +7,7 @@ import pytest
 
 from operations.checks.deployment import initialize
 from operations.site import Site
-from pipeline.deployment import Deployment, OutdatedStore
+from pipeline.deployment import Deployment, OutdatedStore, StorageStore
 from pipeline.inventory.sql import open_inventory
 from pipeline.outcome import Service, ServiceDown
 from pipeline.settings import Settings
@@ -92,8 +92,8 @@ def test_a_process_that_was_frozen_while_it_gave_the_id_changes_no_id(
 ) -> None:
     """The lock of the frozen process expires with its session, and another process gives the id."""
     stores = stores_of(session, settings)
-    storage = stores.storage
-    assert storage is not None
+    assert stores.storage is not None
+    storage: StorageStore = stores.storage
     others: list[str] = []
 
     class Frozen:
