@@ -44,7 +44,6 @@ def expired(trusting: ssl.SSLContext, host: str, port: int) -> str:
     if end >= datetime.now(UTC):
         return ""
     return (
-        f"the certificate of {host}:{port} expired on {end:%Y-%m-%d at %H:%M} UTC: run "
-        "`arkline certificates renew FOLDER` where the folder of the authority is "
-        "(docs/operators/trust.md#certificates)"
+        f"the certificate of {host}:{port} expired on {end:%Y-%m-%d at %H:%M} UTC: renew the certificates "
+        "where the folder of their authority is (docs/operators/trust.md#certificates)"
     )

@@ -53,18 +53,11 @@ _log = logging.getLogger(__name__)
 
 LOCK_WAIT = 30
 """Seconds to wait for another writer's lock."""
-
 _SQLITE_BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
-_SQLITE_UNREACHABLE = {
-    sqlite3.SQLITE_FULL,
-    sqlite3.SQLITE_IOERR,
-    sqlite3.SQLITE_CANTOPEN,
-    sqlite3.SQLITE_READONLY,
-    sqlite3.SQLITE_PERM,
-}
+_OUTAGES = ("FULL", "IOERR", "CANTOPEN", "READONLY", "PERM")
+_SQLITE_UNREACHABLE = {getattr(sqlite3, f"SQLITE_{name}") for name in _OUTAGES}
 _POSTGRESQL_UNUSABLE = {"25006", "42501", "53100"}
 """SQLSTATE: read-only transaction, insufficient privilege, disk full: every transaction would fail."""
-
 _POSTGRESQL_OPTIONS: dict[str, Any] = {
     "application_name": "arkline",
     "connect_timeout": 10,
@@ -87,11 +80,12 @@ def _as_json(value: Any) -> str:
     return value.model_dump_json() if isinstance(value, Record) else json.dumps(value)
 
 
+_POOL: dict[str, Any] = {"json_serializer": _as_json, "pool_size": 4, "max_overflow": 60}
+
+
 def _sqlite(url: URL) -> Engine:
     Path(url.database or "").parent.mkdir(parents=True, exist_ok=True)
-    engine = create_engine(
-        url, json_serializer=_as_json, connect_args={"timeout": LOCK_WAIT}, pool_size=4, max_overflow=60
-    )
+    engine = create_engine(url, connect_args={"timeout": LOCK_WAIT}, **_POOL)
 
     @event.listens_for(engine, "connect")
     def prepare(connection: sqlite3.Connection, record: object) -> None:
@@ -106,14 +100,7 @@ def _sqlite(url: URL) -> Engine:
 
 def _postgresql(url: URL) -> Engine:
     try:
-        return create_engine(
-            url,
-            json_serializer=_as_json,
-            connect_args=_POSTGRESQL_OPTIONS,
-            pool_size=4,
-            max_overflow=60,
-            pool_pre_ping=True,
-        )
+        return create_engine(url, connect_args=_POSTGRESQL_OPTIONS, pool_pre_ping=True, **_POOL)
     except ModuleNotFoundError as error:
         raise UsageRefused("PostgreSQL needs its driver: pip install 'arkline[postgresql]'") from error
 

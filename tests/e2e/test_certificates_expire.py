@@ -112,7 +112,7 @@ def test_a_batch_completes_after_all_certificates_expired_and_were_renewed(
         refused = cli.run(secure, "why", bid)
         assert refused.code == 3
         assert f"the certificate of {site.zk_hosts} expired on " in refused.err
-        assert "run `arkline certificates renew FOLDER`" in refused.err
+        assert "(docs/operators/trust.md#certificates)" in refused.err
 
         expired = expiry.expired_broker(secure)
         assert expired.startswith(f"the certificate of 127.0.0.1:{site.broker_port} expired on ")

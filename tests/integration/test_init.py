@@ -97,7 +97,7 @@ def test_a_process_that_was_frozen_while_it_gave_the_id_changes_no_id(
     others: list[str] = []
 
     class Frozen:
-        """The storage of a process that goes on after another one has confirmed the stores."""
+        """The storage of a process that continues after another one has confirmed the stores."""
 
         def write_deployment(self, given: Deployment) -> None:
             others.append(deployment.confirm(stores_of(session, settings)).deployment.id)

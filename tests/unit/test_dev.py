@@ -20,7 +20,8 @@ COMMANDS = [entry.name for entry in ENTRIES]
 
 
 @pytest.mark.parametrize(
-    "command", [name for name in COMMANDS if name not in ("chaos", "storm", "load", "containers", "test")]
+    "command",
+    [name for name in COMMANDS if name not in ("chaos", "simulate", "storm", "load", "containers", "test")],
 )
 def test_help_has_an_example(command: str) -> None:
     output = CliRunner().invoke(app, [command, "--help"]).stdout
@@ -30,7 +31,13 @@ def test_help_has_an_example(command: str) -> None:
 
 @pytest.mark.parametrize(
     ("command", "option"),
-    [("chaos", "--soak"), ("storm", "--hostile"), ("load", "--seconds"), ("containers", "--short")],
+    [
+        ("chaos", "--soak"),
+        ("simulate", "--trace"),
+        ("storm", "--hostile"),
+        ("load", "--seconds"),
+        ("containers", "--short"),
+    ],
 )
 def test_the_help_of_a_long_run_is_that_of_its_own_process_and_has_an_example(
     command: str, option: str

@@ -55,7 +55,7 @@ def _arguments() -> argparse.Namespace:
         prog="./dev simulate",
         description="Run the real record, tasks and steps on a simulated ZooKeeper, Redis and sources, in "
         "virtual time. A seed and a commit always give the same history.",
-        epilog="example: ./dev simulate --seed 34 --trace",
+        epilog="Example: ./dev simulate --seed 34 --trace",
     )
     parser.add_argument("--seed", type=int, help="the first seed; without it, one by chance")
     parser.add_argument("--runs", type=int, default=1, help="how many histories, with following seeds (1)")

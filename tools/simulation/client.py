@@ -180,7 +180,7 @@ class SimulatedClient(Client):
         return self._live
 
     def _connect(self) -> None:
-        if self._stopped.is_set() or not self.process.alive or self._live.is_set():
+        if self._stopped.is_set() or not self.process.runs or self._live.is_set():
             return
         network, world = self._network, self._world
         if not network.answers() or self.process.frozen_until > world.now:
@@ -236,8 +236,8 @@ class SimulatedClient(Client):
             self._network.clients.pop(session, None)
             _, events = self._network.ensemble.change(session, (CloseSession(),), self._world.now)
             self._network.tell(events)
-            for told, event in events:
-                if told == session:  # the server pushes them before it answers
+            for listener, event in events:
+                if listener == session:  # the server pushes them before it answers
                     self._tell_listeners(event)
         elif self._session_id:
             self._leave_server()
@@ -277,7 +277,7 @@ class SimulatedClient(Client):
         return True
 
     def _later(self, request: Any, async_object: Any, link: int) -> None:
-        if async_object.ready() or not self.process.alive:
+        if async_object.ready() or not self.process.runs:
             return
         if (fault := _FAULTS.get(self._state)) is not None:
             async_object.set_exception(fault())
@@ -342,7 +342,7 @@ class SimulatedClient(Client):
         self._returns = max(self._returns, self._world.now) + self._network.delay()
 
         def arrive() -> None:
-            if link != self._link or not self.process.alive:
+            if link != self._link or not self.process.runs:
                 return
             if self.process.frozen_until > self._world.now:
                 self._world.at(self.process.frozen_until, arrive)
@@ -358,8 +358,8 @@ class SimulatedClient(Client):
         missing = isinstance(answer, NoNodeError) and not isinstance(request, serialization.Exists)
         if watcher and not missing:
             of_children = isinstance(request, serialization.GetChildren | serialization.GetChildren2)
-            kept = self._child_watchers if of_children else self._data_watchers
-            kept[request.path].add(watcher)
+            watchers = self._child_watchers if of_children else self._data_watchers
+            watchers[request.path].add(watcher)
         if waiting is None:
             return
         if isinstance(answer, ZookeeperError):
@@ -380,9 +380,9 @@ class SimulatedClient(Client):
             watchers += _in_order(self._data_watchers.pop(path, ()))
         if kind in (DELETED_EVENT, CHILD_EVENT):
             watchers += _in_order(self._child_watchers.pop(path, ()))
-        told = WatchedEvent(_CODES[kind], self._state, self.unchroot(path))
+        watched = WatchedEvent(_CODES[kind], self._state, self.unchroot(path))
         for watcher in watchers:
-            self.handler.dispatch_callback(Callback("watch", watcher, (told,)))
+            self.handler.dispatch_callback(Callback("watch", watcher, (watched,)))
 
 
 def _in_order(watchers: Any) -> list[Any]:

@@ -154,9 +154,9 @@ class Tree:
         events: list[Event] = []
         for path in owned:
             self._remove(transaction, path, events)
-        told = self.watches.fire(events)
+        pushed = self.watches.fire(events)
         self.watches.forget(transaction.session)
-        return told
+        return pushed
 
     def _apply(
         self,
@@ -257,7 +257,7 @@ def _copy(node: Node) -> Node:
 
 
 class Watches:
-    """The watches that sessions have set at one server; a session is told once of an event.
+    """The watches that sessions have set at one server; a session gets an event once.
 
     As in releases before 3.9, a session has one watch of a node's data and one of its children: a later one
     replaces a persistent one of the same path (ZOOKEEPER-4466).
@@ -294,7 +294,7 @@ class Watches:
         self._deleted_below.pop(session, None)
 
     def fire(self, events: Sequence[Event]) -> list[tuple[int, Event]]:
-        told: list[tuple[int, Event]] = []
+        pushed: list[tuple[int, Event]] = []
         for kind, path in events:
             if kind == CHILD_EVENT:
                 sessions = self._children.pop(path, {})
@@ -302,8 +302,8 @@ class Watches:
                 sessions = self._data.pop(path, {}) | _followers(self._below, path)
             if kind == DELETED_EVENT:
                 sessions = sessions | self._children.pop(path, {}) | _followers(self._deleted_below, path)
-            told += [(session, (kind, path)) for session in sessions]
-        return told
+            pushed += [(session, (kind, path)) for session in sessions]
+        return pushed
 
 
 def _followers(watched: dict[int, dict[str, None]], path: str) -> dict[int, None]:
@@ -373,8 +373,8 @@ class Ensemble:
         results: list[Result] = []
         events: list[tuple[int, Event]] = []
         for transaction in self._log[self._applied[server] :]:
-            results, told = self.servers[server].apply(transaction)
-            events += told
+            results, pushed = self.servers[server].apply(transaction)
+            events += pushed
         self._applied[server] = len(self._log)
         return results, events
 

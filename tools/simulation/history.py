@@ -11,8 +11,8 @@ from pathlib import Path
 
 import structlog
 
-from operations.deposits import submission as depositing
-from operations.site import Site as OpenSite
+import operations.site
+from operations.deposits import submission
 from pipeline.principal import Interface, Principal, Role
 from pipeline.records import SubmissionType
 from pipeline.states import BatchState
@@ -115,7 +115,7 @@ class History:
         world.park(1.0)
         left = JOBS
         with connect(self.site.settings, 30) as session:
-            open_site = OpenSite(self.site.settings, session)
+            open_site = operations.site.Site(self.site.settings, session)
             number = 0
             while left:
                 world.park(self.chance.random() * LENGTH / 6)
@@ -127,7 +127,7 @@ class History:
                 number += 1
         self.ended = True
 
-    def _submit(self, site: OpenSite, number: int, size: int) -> str:
+    def _submit(self, site: operations.site.Site, number: int, size: int) -> str:
         collection = self.chance.choice(COLLECTIONS)
         names = [f"d{number}-o{one}.txt" for one in range(size)]
         urls = [self.sources.put(name, name.encode() * self.chance.randint(1, 2000)) for name in names]
@@ -151,12 +151,12 @@ class History:
                 "payload_url": self.sources.put(f"d{number}.checkm", text.encode()),
                 "type": SubmissionType.SINGLE_FILE_BATCH_MANIFEST,
             }
-        made = depositing.checked(
+        given_submission = submission.checked(
             {**given, "profile_name": collection, "idempotency_key": f"deposit {number}"}
         )
         while True:
             try:
-                return depositing.submit(site, DEPOSITOR, made).bid
+                return submission.submit(site, DEPOSITOR, given_submission).bid
             except Exception as error:  # noqa: BLE001 - the depositor tries again, as people do
                 self.world.note("depositor", "tries again", repr(error))
                 self.world.park(3.0)
@@ -192,7 +192,7 @@ class History:
         self.world.freeze(process, self.chance.random() * 3)
 
     def freeze_long(self, process: Process) -> None:
-        """The session of the process ends meanwhile, and the process goes on without noticing."""
+        """The session of the process ends meanwhile, and the process continues without noticing."""
         self.break_off(process)
         self.world.freeze(process, 15 + self.chance.random() * 20)
 
@@ -254,7 +254,7 @@ class History:
                 path.startswith(("/outages/", "/locks/", "/batches/")) and "status" in path
             ) or path.startswith("/outages/"):
                 self.world.note(path, "is", repr(node.data))
-        found: list[str] = []
+        problems: list[str] = []
         states: dict[str, str] = {}
         for path, node in tree.nodes.items():
             parts = path.split("/")
@@ -265,16 +265,16 @@ class History:
                     self.world.note(parts[-2], "ended as", node.data.decode())
         completed = [jid for jid, state in states.items() if state == "completed"]
         if len(states) != self.expected:
-            found.append(f"{self.expected} objects were deposited, and the record has {len(states)} jobs")
+            problems.append(f"{self.expected} objects were deposited, and the record has {len(states)} jobs")
         others = {jid: state for jid, state in states.items() if state != "completed"}
         if others:
-            found.append(f"not completed: {others}")
+            problems.append(f"not completed: {others}")
         roots = list((self.place / "ocfl").rglob("0=ocfl_object_*")) or list(
             self.place.rglob("0=ocfl_object_*")
         )
         if len(roots) != len(completed):
-            found.append(f"{len(completed)} jobs completed, and storage has {len(roots)} objects")
-        return found
+            problems.append(f"{len(completed)} jobs completed, and storage has {len(roots)} objects")
+        return problems
 
 
 FAULTS_OF_A_HISTORY: dict[str, Callable[[History, Process], None]] = {

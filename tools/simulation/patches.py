@@ -39,7 +39,7 @@ def world() -> World:
 
 
 class Lock:
-    """A lock of the world's tasks: whoever waits lets others go on."""
+    """A lock of the world's tasks: whoever waits lets others continue."""
 
     def __init__(self) -> None:
         self._locked = False
@@ -66,7 +66,7 @@ class Lock:
         self._locked = False
         while self._waiting:
             task = self._waiting.pop(0)
-            if task.process.alive and not task.ended:
+            if task.process.runs and not task.ended:
                 world().wake(task)
                 break
 
@@ -185,7 +185,7 @@ Flock = Callable[[Any, int], None]
 
 
 def _flock(real: Flock, file: Any, operation: int) -> None:
-    """A lock of a file: who waits lets others go on; the lock ends with the simulated process."""
+    """A lock of a file: who waits lets others continue; the lock ends with the simulated process."""
     while True:
         try:
             real(file, operation | fcntl.LOCK_NB)

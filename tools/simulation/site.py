@@ -27,7 +27,7 @@ from tasks.worker_context import WorkerContext
 from tools.simulation.client import Network, SimulatedClient
 from tools.simulation.stand_ins import Broker, Commands, Decoder, Message, Publisher, Sources
 from tools.simulation.world import Process, World
-from zkstate.connection import session as sessions
+from zkstate.connection import session
 
 _STATE_TASKS: dict[str, Any] = {
     **dict.fromkeys((task.name for task in JOB.tasks()), JOBS),
@@ -178,8 +178,8 @@ def replaced(site: Site) -> Iterator[None]:
         return commands
 
     try:
-        put(sessions, "make_client", make_client)
-        put(sessions, "why_unreachable", lambda _: "the simulated ensemble does not answer")
+        put(session, "make_client", make_client)
+        put(session, "why_unreachable", lambda _: "the simulated ensemble does not answer")
         for module in (redis_keys, after_move, broker, stores):
             put(module, "client", client)
         put(broker, "publisher", lambda _: Publisher(site.broker))

@@ -5,6 +5,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import redis
@@ -62,7 +63,7 @@ class Broker:
         for _ in range(copies):
             self._numbers += 1
             message = Message(priority, self._numbers, task, arguments, until)
-            world.after(world.chance.random() * 0.005, lambda kept=message: self._arrive(kept))  # type: ignore[misc]
+            world.after(world.chance.random() * 0.005, partial(self._arrive, message))
 
     def _arrive(self, message: Message) -> None:
         heapq.heappush(self._messages, message)
@@ -208,10 +209,10 @@ class Sources:
         world.park(world.chance.random() * 0.05)
         if world.chance.random() < self.broken_fraction:
             raise ConnectionFault("the connection was closed before the answer")
-        found = self.content.get(url)
-        if found is None:
+        body_of_source = self.content.get(url)
+        if body_of_source is None:
             return Response(404, Headers([("Content-Length", "0")]), url)
-        return _Answer(world, url, found, check, breaks=world.chance.random() < self.broken_fraction)
+        return _Answer(world, url, body_of_source, check, breaks=world.chance.random() < self.broken_fraction)
 
     def close(self) -> None:
         """No connection is kept."""

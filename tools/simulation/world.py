@@ -1,8 +1,8 @@
-"""Tasks that run one at a time, in virtual time; the seed chooses which one goes on, and what is lost.
+"""Tasks that run one at a time, in virtual time; the seed chooses which one continues, and what is lost.
 
 A task is a greenlet of one simulated process. It runs until it waits, sends a request or has an effect; there
-the world goes on with another task, or kills the process. A killed process is not resumed: like SIGKILL, the
-end runs no handler.
+the world continues with another task, or kills the process. A killed process is not resumed: as with SIGKILL,
+no handler runs.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ SWITCH = 0.0002
 
 
 class Stuck(Exception):
-    """No task can go on, and no timer is left: the simulated processes wait for each other."""
+    """No task can continue, and no timer is left: the simulated processes wait for each other."""
 
 
 @dataclass(eq=False)
@@ -33,7 +33,7 @@ class Process:
 
     name: str
     pid: int
-    alive: bool = True
+    runs: bool = True
     frozen_until: float = 0.0
     thread: Any = None
     """Stands for the main thread."""
@@ -50,7 +50,7 @@ class Task:
         self, process: Process, name: str, number: int, work: Callable[[], object], hub: greenlet
     ) -> None:
         self.process, self.name, self.number = process, name, number
-        self.greenlet = greenlet(work, hub)  # at its end the world goes on, not the task that started it
+        self.greenlet = greenlet(work, hub)  # at its end the world continues, not the task that started it
         self.thread: Any = process.thread
         self.values: dict[object, dict[str, Any]] = {}
         """Those of thread-local objects."""
@@ -105,9 +105,9 @@ class World:
 
     def kill(self, process: Process, why: str) -> None:
         """The process ends as by SIGKILL."""
-        if not process.alive:
+        if not process.runs:
             return
-        process.alive = False
+        process.runs = False
         self.note(process.name, "killed", why)
         for end in process.at_end:
             end()
@@ -185,12 +185,12 @@ class World:
     # --- the run
 
     def run(self, until: Callable[[], bool], limit: float) -> bool:
-        """Go on until the condition holds; False if it does not before the virtual time `limit`."""
+        """Continue until the condition holds; False if it does not before the virtual time `limit`."""
         while not until():
             if self.now > limit:
                 return False
             if not self._step():
-                raise Stuck("no task can go on")
+                raise Stuck("no task can continue")
         return True
 
     def _step(self) -> bool:
@@ -208,7 +208,7 @@ class World:
         index = self.chance.randrange(len(self._ready)) if len(self._ready) > 1 else 0
         task = self._ready.pop(index)
         process = task.process
-        if not process.alive or task.ended:
+        if not process.runs or task.ended:
             return True
         if process.frozen_until > self.now:
             self.at(process.frozen_until, lambda: self._ready.append(task))
