@@ -38,13 +38,12 @@ T = TypeVar("T")
 
 
 def _write_deployment(connection: Connection, deployment: Deployment) -> None:
-    """Write the row, or set the mark of the row with this id."""
+    """Write the row, or raise the mark of the row with this id: a process that was frozen may be late."""
     values = {"row": 1, **deployment.model_dump(include={"id", "created", "mark"})}
     statement = insert(connection, deployments).values(values)
+    earlier = (deployments.c.id == deployment.id) & (deployments.c.mark < deployment.mark)
     connection.execute(
-        statement.on_conflict_do_update(
-            index_elements=["row"], where=deployments.c.id == deployment.id, set_={"mark": deployment.mark}
-        )
+        statement.on_conflict_do_update(index_elements=["row"], where=earlier, set_={"mark": deployment.mark})
     )
 
 

@@ -113,6 +113,22 @@ def test_a_process_that_was_frozen_while_it_gave_the_id_changes_no_id(
     assert deployment.confirm(stores).deployment.id == others[0]
 
 
+def test_a_process_that_was_frozen_while_it_raised_the_marks_sets_no_mark_back(
+    session: Session, settings: Settings
+) -> None:
+    initialize(Site(settings, session))
+    inventory = open_inventory(settings.inventory)
+    frozen = deployment.raise_mark(session, 1)
+    for _ in range(3):
+        count_up(session, inventory)
+
+    inventory.write_deployment(frozen)
+
+    assert (marker := inventory.read_deployment()) is not None
+    assert marker.mark == 3
+    ConfirmedStores(settings).confirm(session)
+
+
 def test_an_inventory_that_is_older_than_the_record_is_not_used(session: Session, settings: Settings) -> None:
     initialize(Site(settings, session))
     deployment.raise_mark(session, 2)

@@ -136,6 +136,7 @@ OF_ALL_COLLECTIONS = (
     "GET /metrics",
     "GET /v1/queue",
     "GET /v1/workers",
+    "GET /v1/fleet/plan",
     "GET /v1/space",
     "GET /v1/check",
     "POST /v1/check",
@@ -195,7 +196,7 @@ FORMS = {
     "POST /objects/{ark:path}": {},
     "POST /notifications": {"act": "test"},
 }
-QUERIES = {"GET /bulk": "?cause=0", "GET /find": "?q=demo"}
+QUERIES = {"GET /bulk": "?cause=0", "GET /find": "?q=demo", "GET /v1/fleet/plan": "?within=3600"}
 
 
 @pytest.fixture(scope="module")

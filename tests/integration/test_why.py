@@ -145,7 +145,7 @@ def test_why_tells_who_has_to_act_on_a_failure(session: Session, settings: Setti
     assert f"arkline resume {beyond.jid}" in text(found)
     found = why(Site(settings, session), ANN, rejected.jid)
     assert (found.reason, found.failed_in, found.resumes_in) == (Reason.FAILED_CONTENT, "pending", "")
-    assert "submit it again" in text(found)
+    assert "deposit it again" in text(found)
 
 
 def test_a_batch_whose_job_ended_after_it_was_reported_in_progress_needs_another_report(

@@ -7,47 +7,69 @@ import json
 import random
 import sys
 import time
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
 from functools import partial
 
-from tools.simulation.history import FAULTS, Outcome, replay
+from tools.simulation.history import FAULTS, FAULTS_OF_A_HISTORY, Outcome, replay
+from tools.simulation.invariants import ALL_ROWS
+from tools.simulation.mutations import MUTATIONS
 
 PROCESSES = 2
+
+MOST = 3
+"""Problems of a history that are printed; --json has all."""
 
 
 def main() -> int:
     given = _arguments()
     first = given.seed if given.seed is not None else random.SystemRandom().randrange(10**9)
     began = time.time()
-    deadline = began + 60 * given.minutes
-    failed: list[Outcome] = []
-    done = 0
+    outcomes: list[Outcome] = []
     with ProcessPoolExecutor(PROCESSES) as pool:
-        seeds = range(first, first + given.runs)
-        for outcome in pool.map(partial(_within, deadline, given.faults, given.trace), seeds, chunksize=1):
+        work = partial(_within, began + 60 * given.minutes, given)
+        for outcome in pool.map(work, range(first, first + given.runs), chunksize=1):
             if outcome is None:
-                continue
-            done += 1
-            if outcome.problems:
-                failed.append(outcome)
-            if given.trace:
-                print("\n".join(outcome.story))
-            if given.json:
-                print(json.dumps({**asdict(outcome), "story": []}))
-            elif outcome.problems or given.trace:
-                print(f"seed {outcome.seed}: {'; '.join(outcome.problems) or 'no problem'}")
+                break
+            outcomes.append(outcome)
+            _print(outcome, given)
+            if outcome.problems and given.mutation:
+                pool.shutdown(cancel_futures=True)
+                break
+    failed = [outcome for outcome in outcomes if outcome.problems]
     if not given.json:
-        seconds = time.time() - began
-        print(
-            f"{done} histories in {seconds:.0f} s, {len(failed)} with a problem"
-            + (f": ./dev simulate --seed {failed[0].seed} --trace" if failed else "")
-        )
-    return 1 if failed or not done else 0
+        print(_summary(outcomes, failed, time.time() - began))
+    expected = failed if given.mutation else not failed
+    return 0 if outcomes and expected else 1
 
 
-def _within(deadline: float, faults: int, story: bool, seed: int) -> Outcome | None:
-    return replay(seed, faults, story=story) if time.time() < deadline else None
+def _within(deadline: float, given: argparse.Namespace, seed: int) -> Outcome | None:
+    if time.time() > deadline:
+        return None
+    return replay(seed, given.faults, story=given.trace, mutation=given.mutation)
+
+
+def _print(outcome: Outcome, given: argparse.Namespace) -> None:
+    if given.json:
+        print(json.dumps({**asdict(outcome), "story": []}), flush=True)
+        return
+    if given.trace:
+        print("\n".join(outcome.story))
+    if outcome.problems or given.trace:
+        print(f"seed {outcome.seed}: {'; '.join(outcome.problems[:MOST]) or 'no problem'}", flush=True)
+
+
+def _summary(outcomes: Sequence[Outcome], failed: Sequence[Outcome], seconds: float) -> str:
+    rows = {row for outcome in outcomes for row in outcome.rows}
+    places = {place for outcome in outcomes for place in outcome.places}
+    pairs = {pair for outcome in outcomes for pair in outcome.pairs}
+    again = f": ./dev simulate --seed {failed[0].seed} --trace" if failed else ""
+    return (
+        f"{len(outcomes)} histories in {seconds:.0f} s, {len(failed)} with a problem{again}\n"
+        f"{len(rows & ALL_ROWS)} of {len(ALL_ROWS)} rows of the table of states, "
+        f"{len(pairs)} of {len(places) * len(FAULTS_OF_A_HISTORY)} pairs of a fault and a kind of place"
+    )
 
 
 def _arguments() -> argparse.Namespace:
@@ -61,6 +83,14 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--runs", type=int, default=1, help="how many histories, with following seeds (1)")
     parser.add_argument("--minutes", type=float, default=60.0, help="no history starts after these (60)")
     parser.add_argument("--faults", type=int, default=FAULTS, help=f"most faults of a history ({FAULTS})")
+    parser.add_argument(
+        "--mutation",
+        default="",
+        choices=("", *MUTATIONS),
+        metavar="NAME",
+        help="put a fault into the code, and stop at the first history that finds it; exit 1 if none does: "
+        + ", ".join(MUTATIONS),
+    )
     parser.add_argument("--trace", action="store_true", help="print every request, effect and fault")
     parser.add_argument("--json", action="store_true", help="one JSON object for each history")
     return parser.parse_args()

@@ -118,6 +118,9 @@ class Network:
         self.away: set[int] = set()
         """Servers that do not answer; the ensemble has no majority if these are more than half."""
 
+        self.on_change: Callable[[tuple[Change, ...]], None] = lambda _: None
+        """Called after each request that changes the record."""
+
     def answers(self) -> bool:
         return len(self.away) * 2 < len(self.ensemble.servers) or not self.away
 
@@ -329,6 +332,7 @@ class SimulatedClient(Client):
         changes = changes_of(request)
         results, events = ensemble.change(session, changes, self._world.now)
         network.tell(events)
+        network.on_change(changes)
         if request.type == serialization.Transaction.type:
             answers = request.deserialize(encoded(changes, results), 0)
             return serialization.Transaction.unchroot(self, answers)

@@ -1,6 +1,5 @@
 """One history: deposits, faults, and the judgement of what remains."""
 
-import json
 import logging
 import shutil
 import tempfile
@@ -12,17 +11,14 @@ from pathlib import Path
 import structlog
 
 import operations.site
-from operations.deposits import submission
-from pipeline.principal import Interface, Principal, Role
-from pipeline.records import SubmissionType
-from pipeline.states import BatchState
+from tools.simulation import invariants, mutations, people
 from tools.simulation.client import Network, SimulatedClient
+from tools.simulation.ensemble import Change
 from tools.simulation.patches import patched
 from tools.simulation.site import Site, a_place, drop_engines, replaced
 from tools.simulation.stand_ins import Broker, Sources
 from tools.simulation.world import Process, World
 from zkstate.connection.session import connect
-from zkstate.record import batches
 
 JOBS = 20
 FAULTS = 20
@@ -32,24 +28,36 @@ LENGTH = 60.0
 QUIET = 1800.0
 """Virtual seconds after the last fault in which everything has to end."""
 
-DEPOSITOR = Principal(name="depositor", role=Role.DEPOSITOR, interface=Interface.API)
-COLLECTIONS = ("maps", "letters", "films")
-
 FAST = Path("/dev/shm")  # noqa: S108
 """Memory, where the files of a history are."""
 
 
 @dataclass
 class Outcome:
+    """One history; `problems` is empty if nothing was lost, doubled or left over."""
+
     seed: int
-    trace: str
+    trace: str = ""
+    """The digest of all requests, effects and faults, in their order."""
     problems: list[str] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
     seconds: float = 0.0
     """Virtual seconds until everything had ended."""
-    jobs: int = 0
-    met: dict[str, int] = field(default_factory=dict)
+    places: list[str] = field(default_factory=list)
+    """The kinds of places that processes passed, at each of which a fault could have been."""
+    pairs: list[str] = field(default_factory=list)
+    """`fault at place`, of the faults."""
+    rows: list[str] = field(default_factory=list)
+    """The rows of the table of states that jobs went through."""
+    acts: list[str] = field(default_factory=list)
+    """What the operator did."""
     story: list[str] = field(default_factory=list)
+
+
+def place_of(kind: str, detail: str) -> str:
+    """The kind of a place, without what differs from job to job."""
+    words = detail.split()
+    return " ".join((kind, *words[: 2 if words[:1] in (["before"], ["after"], ["send"], ["takes"]) else 1]))
 
 
 @contextmanager
@@ -71,34 +79,49 @@ class History:
         self.chance = self.world.chance
         self.faults, self.workers = faults, workers
         self.place = place
-        self.outcome = Outcome(seed, "")
-        self.bids: list[str] = []
-        self.expected = 0
-        self.ended = False
+        self.outcome = Outcome(seed)
+        self.finished = False
         self._left = faults
 
     def prepare(self) -> None:
         profiles = self.place / "profiles"
         profiles.mkdir()
-        for name in COLLECTIONS:
-            (profiles / f"{name}.yaml").write_text(
-                f"name: {name}\nowner: ark:/99999/fk4{name}\ncollections: [ark:/99999/fk4{name}list]\n"
-                "naan: '99999'\nshoulder: fk4\nnotification: [archivist@example.org]\n"
-            )
+        for name in people.COLLECTIONS:
+            (profiles / f"{name}.yaml").write_text(people.profile(name))
         world = self.world
         self.broker, self.sources = Broker(world), Sources(world)
         network = Network(world, world.chance.choice((1, 3)))
+        network.on_change = self._check
         self.site = Site(world, a_place(self.place), network, self.broker, self.sources, [])
+        self.depositor = people.Depositor(world, self.sources)
+        self.operator = people.Operator(world, self.depositor)
 
     def start(self) -> None:
         for number in range(self.workers):
             self.site.start_worker(f"worker-{number}")
         self.site.start_beat()
-        process = self.world.process("depositor")
-        self.depositor = process
-        self.world.spawn(process, "main", self._deposit)
+        self._person("depositor", lambda site: self.depositor.deposit(site, JOBS, LENGTH))
+        self._person("operator", lambda site: self.operator.disturb(site, self.world_end))
+        self._person("steward", self._finish)
         self.world.after(2.0, self._expire)
-        self.world.on_place = self._at_place
+        self.world.on_place, self.world.name_of = self._at_place, place_of
+
+    def _person(self, name: str, acts: Callable[[operations.site.Site], object]) -> None:
+        def act() -> None:
+            with connect(self.site.settings, 600) as session:
+                acts(operations.site.Site(self.site.settings, session))
+
+        self.world.spawn(self.world.process(name), "main", act)
+
+    def _finish(self, site: operations.site.Site) -> None:
+        self.world.park(self.world_end - self.world.now)
+        self.operator.finish(site)
+        self.finished = True
+
+    def _check(self, changes: tuple[Change, ...]) -> None:
+        for problem in invariants.after_change(self.site.network.ensemble.leader, changes):
+            self.world.note("record", "rule broken", problem)
+            self.outcome.problems.append(f"{self.world.now:.3f} {problem}")
 
     def _expire(self) -> None:
         network = self.site.network
@@ -107,59 +130,6 @@ class History:
             if self.chance.random() < 0.5:
                 network.catch_up(server)
         self.world.after(0.5, self._expire)
-
-    # --- the depositor
-
-    def _deposit(self) -> None:
-        world = self.world
-        world.park(1.0)
-        left = JOBS
-        with connect(self.site.settings, 30) as session:
-            open_site = operations.site.Site(self.site.settings, session)
-            number = 0
-            while left:
-                world.park(self.chance.random() * LENGTH / 6)
-                size = min(left, self.chance.randint(1, 10))
-                submitted = self._submit(open_site, number, size)
-                self.bids.append(submitted)
-                self.expected += size
-                left -= size
-                number += 1
-        self.ended = True
-
-    def _submit(self, site: operations.site.Site, number: int, size: int) -> str:
-        collection = self.chance.choice(COLLECTIONS)
-        names = [f"d{number}-o{one}.txt" for one in range(size)]
-        urls = [self.sources.put(name, name.encode() * self.chance.randint(1, 2000)) for name in names]
-        if size == 1:
-            given = {"payload_url": urls[0], "type": SubmissionType.FILE}
-        else:
-            rows = [
-                f"{url} | | | | | {name} | | local-{number}-{one} | A. Maker | {name} | 2020"
-                for one, (url, name) in enumerate(zip(urls, names, strict=True))
-            ]
-            text = "\n".join(
-                [
-                    "#%checkm_0.7",
-                    "#%profile | http://uc3.cdlib.org/registry/ingest/manifest/mrt-single-file-batch-manifest",
-                    *rows,
-                    "#%eof",
-                    "",
-                ]
-            )
-            given = {
-                "payload_url": self.sources.put(f"d{number}.checkm", text.encode()),
-                "type": SubmissionType.SINGLE_FILE_BATCH_MANIFEST,
-            }
-        given_submission = submission.checked(
-            {**given, "profile_name": collection, "idempotency_key": f"deposit {number}"}
-        )
-        while True:
-            try:
-                return submission.submit(site, DEPOSITOR, given_submission).bid
-            except Exception as error:  # noqa: BLE001 - the depositor tries again, as people do
-                self.world.note("depositor", "tries again", repr(error))
-                self.world.park(3.0)
 
     # --- the faults
 
@@ -170,6 +140,7 @@ class History:
             return
         self._left -= 1
         fault = self.chance.choice(tuple(FAULTS_OF_A_HISTORY))
+        self.outcome.pairs.append(f"{fault} at {place_of(kind, detail)}")
         self.outcome.faults.append(f"{self.world.now:.3f} {fault} {process.name} at {kind} {detail}")
         self.world.note(process.name, "fault", fault)
         FAULTS_OF_A_HISTORY[fault](self, process)
@@ -209,72 +180,29 @@ class History:
     # --- the run
 
     def run(self) -> Outcome:
+        """Begin and end the history; what is wrong is in the outcome."""
         world, outcome = self.world, self.outcome
-        self.world_end = world.now + LENGTH
+        began = world.now
+        self.world_end = began + LENGTH
         self.rate = self.faults / 1500 * (0.5 + self.chance.random())
         self.broker.lost_fraction = self.chance.choice((0.0, 0.02, 0.1))
         self.broker.repeated_fraction = self.chance.choice((0.0, 0.05, 0.2))
         self.sources.broken_fraction = self.chance.choice((0.0, 0.02, 0.1))
-        checker = world.process("checker")
-        done: list[bool] = []
-
-        def watch() -> None:
-            with connect(self.site.settings, 600) as session:
-                while True:
-                    world.park(5.0)
-                    if self.ended and self._all_ended(session):
-                        break
-            done.append(True)
-
-        world.spawn(checker, "main", watch)
-        began = world.now
-        ended = world.run(lambda: bool(done), self.world_end + QUIET)
-        outcome.seconds = world.now - began
-        if not ended:
-            outcome.problems.append(f"not everything ended {QUIET:.0f} s after the last fault")
-        outcome.problems += self._judge()
-        outcome.trace = world.trace.hexdigest()
-        outcome.met = dict(world.met)
-        outcome.story = world.story or []
-        outcome.jobs = self.expected
-        return outcome
-
-    def _all_ended(self, session: object) -> bool:
-        for bid in self.bids:
-            batch = batches.load(session, bid)  # type: ignore[arg-type]
-            if batch.status.status not in (BatchState.COMPLETED, BatchState.FAILED):
-                return False
-        return True
-
-    def _judge(self) -> list[str]:
-        """Read the leader's tree, without the code that moves jobs."""
+        self.start()
+        try:
+            if not world.run(lambda: self.finished, self.world_end + QUIET):
+                outcome.problems.append(f"not everything ended {QUIET:.0f} s after the last fault")
+        except Exception as error:  # noqa: BLE001 - raised in a task, whose process would have ended by it
+            outcome.problems.append(f"a process ended by {error!r}")
         tree = self.site.network.ensemble.leader
-        for path, node in tree.nodes.items():
-            if (
-                path.startswith(("/outages/", "/locks/", "/batches/")) and "status" in path
-            ) or path.startswith("/outages/"):
-                self.world.note(path, "is", repr(node.data))
-        problems: list[str] = []
-        states: dict[str, str] = {}
-        for path, node in tree.nodes.items():
-            parts = path.split("/")
-            if len(parts) >= 4 and parts[-3] == "jobs" and parts[-1] == "status":
-                status = json.loads(node.data)
-                states[parts[-2]] = status["status"]
-                if status["status"] != "completed":
-                    self.world.note(parts[-2], "ended as", node.data.decode())
-        completed = [jid for jid, state in states.items() if state == "completed"]
-        if len(states) != self.expected:
-            problems.append(f"{self.expected} objects were deposited, and the record has {len(states)} jobs")
-        others = {jid: state for jid, state in states.items() if state != "completed"}
-        if others:
-            problems.append(f"not completed: {others}")
-        roots = list((self.place / "ocfl").rglob("0=ocfl_object_*")) or list(
-            self.place.rglob("0=ocfl_object_*")
-        )
-        if len(roots) != len(completed):
-            problems.append(f"{len(completed)} jobs completed, and storage has {len(roots)} objects")
-        return problems
+        outcome.problems += invariants.at_end(tree, self.place, self.depositor.digests, JOBS)
+        outcome.seconds = world.now - began
+        outcome.trace = world.trace.hexdigest()
+        outcome.places = sorted(world.met)
+        outcome.rows = sorted(invariants.rows_of(tree))
+        outcome.acts = sorted(set(self.operator.acts))
+        outcome.story = world.story or []
+        return outcome
 
 
 FAULTS_OF_A_HISTORY: dict[str, Callable[[History, Process], None]] = {
@@ -288,8 +216,8 @@ FAULTS_OF_A_HISTORY: dict[str, Callable[[History, Process], None]] = {
 }
 
 
-def replay(seed: int, faults: int = FAULTS, *, story: bool = False) -> Outcome:
-    """Run the history of a seed."""
+def replay(seed: int, faults: int = FAULTS, *, story: bool = False, mutation: str = "") -> Outcome:
+    """Run the history of a seed; `mutation`: a fault in the code, of `mutations`."""
     logging.disable(logging.CRITICAL)
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     with folder() as place:
@@ -298,8 +226,7 @@ def replay(seed: int, faults: int = FAULTS, *, story: bool = False) -> Outcome:
             history.world.story = []
         with patched(history.world):
             history.prepare()
-            with replaced(history.site):
-                history.start()
+            with replaced(history.site), mutations.mutated(mutation):
                 try:
                     outcome = history.run()
                 finally:

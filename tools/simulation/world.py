@@ -73,6 +73,8 @@ class World:
         """The lines of the trace, if they are kept."""
         self.met: Counter[str] = Counter()
         """The kinds of places that tasks have passed."""
+        self.name_of: Callable[[str, str], str] = lambda kind, _: kind
+        """The kind of a place."""
         self.on_place: Callable[[Process, str, str], None] = lambda *_: None
         """Called at each place; may kill or freeze the process."""
         self._hub = getcurrent()
@@ -138,7 +140,7 @@ class World:
         if self._over:
             raise GreenletExit
         self.note(task.process.name, kind, detail)
-        self.met[kind] += 1
+        self.met[self.name_of(kind, detail)] += 1
         self.on_place(task.process, kind, detail)
         self._ready.append(task)
         self._leave()

@@ -1,0 +1,145 @@
+"""Faults that are put into the code, to see whether histories find them: `./dev simulate --mutation NAME`.
+
+Each takes one protection away, as a careless change would.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+from typing import Any
+
+from pipeline.storage.ocfl import reading, writer
+from tasks import run
+from zkstate.care import deployment
+from zkstate.connection import locks, transaction
+from zkstate.connection.locks import AttemptGuard
+from zkstate.connection.transaction import Create, Delete, Put, Role
+from zkstate.queue import recovery
+from zkstate.record import jobs, record, space
+
+Place = Callable[[Any, str, Any], None]
+"""Replaces a name of a module or a class for the time of a history."""
+
+
+def _no_fence(put: Place) -> None:
+    real = transaction._encoded
+
+    def encoded(operation: Any, path: str, access: Sequence[Any]) -> bytes:
+        fenced = isinstance(operation, Put) and operation.role is Role.FENCE
+        return real(replace(operation, version=None) if fenced else operation, path, access)
+
+    put(transaction, "_encoded", encoded)
+
+
+def _lock_not_required(put: Place) -> None:
+    real = record.lock_operations
+
+    def lock_operations(session: Any, of: Any, lock: Any, *more: Any) -> tuple[Any, ...]:
+        operations = real(session, of, lock, *more)
+        mine = [one for one in operations if isinstance(one, Delete) and len(operations) == 1]
+        return () if mine and session.exists(mine[0].path) is None else operations
+
+    put(record, "lock_operations", lock_operations)
+
+
+def _lock_taken_from_others(put: Place) -> None:
+    real = record.take_lock
+
+    def take_lock(of: Any, taken: Any, by: str) -> tuple[Any, ...]:
+        return tuple(one for one in real(of, taken, by) if not isinstance(one, Create))
+
+    put(record, "take_lock", take_lock)
+
+
+def _busy_record_dispatched(put: Place) -> None:
+    put(record, "require_free", lambda _: ())
+
+
+def _epoch_kept(put: Place) -> None:
+    real = record._begin_epoch
+    put(record, "_begin_epoch", lambda was, **changes: real(was, **{**changes, "epoch": was.epoch}))
+
+
+def _ticket_unchecked(put: Place) -> None:
+    for module in (record, run):
+        put(module, "check_ticket", lambda *_: None)
+
+
+def _queue_entry_left(put: Place) -> None:
+    real = jobs.change_queue
+    put(jobs, "change_queue", lambda *given: [one for one in real(*given) if not isinstance(one, Delete)])
+
+
+def _bucket_skipped(put: Place) -> None:
+    put(jobs, "count_unended", lambda *_: ())
+    put(jobs, "unended", lambda *_: {})
+
+
+def _reservation_left(put: Place) -> None:
+    real = space.replace
+    put(space, "replace", lambda session, jid, size: () if size is None else real(session, jid, size))
+
+
+def _guard_asleep(put: Place) -> None:
+    put(AttemptGuard, "check", lambda _: None)
+
+
+def _object_unlocked(put: Place) -> None:
+    put(locks, "exclusive", lambda *_, **__: nullcontext())
+
+
+def _version_stored_again(put: Place) -> None:
+    put(reading.OcflReader, "version_of", lambda *_, **__: None)
+
+
+def _lost_job_left(put: Place) -> None:
+    real = recovery.sweep_jobs
+    put(recovery, "sweep_jobs", lambda *given, **more: replace(real(*given, **more), tickets=(), lost=()))
+
+
+def _id_overwritten(put: Place) -> None:
+    """The defect of seed 5 of the first histories."""
+
+    def write_missing(stores: Any, given: Any) -> None:
+        for store in stores.every:
+            if store.read_deployment() is None:
+                store.write_deployment(given)
+
+    put(deployment, "_write_missing", write_missing)
+    put(writer, "add", writer.replace)
+
+
+MUTATIONS: dict[str, Callable[[Place], None]] = {
+    "no-fence": _no_fence,
+    "lock-not-required": _lock_not_required,
+    "lock-taken-from-others": _lock_taken_from_others,
+    "busy-record-dispatched": _busy_record_dispatched,
+    "epoch-kept": _epoch_kept,
+    "ticket-unchecked": _ticket_unchecked,
+    "queue-entry-left": _queue_entry_left,
+    "bucket-skipped": _bucket_skipped,
+    "reservation-left": _reservation_left,
+    "guard-asleep": _guard_asleep,
+    "object-unlocked": _object_unlocked,
+    "version-stored-again": _version_stored_again,
+    "lost-job-left": _lost_job_left,
+    "id-overwritten": _id_overwritten,
+}
+
+
+@contextmanager
+def mutated(name: str) -> Iterator[None]:
+    """The code with this fault, for the block; without one for an empty name."""
+    before: list[tuple[Any, str, Any]] = []
+
+    def put(where: Any, attribute: str, value: Any) -> None:
+        before.append((where, attribute, vars(where)[attribute]))
+        setattr(where, attribute, value)
+
+    try:
+        if name:
+            MUTATIONS[name](put)
+        yield
+    finally:
+        for where, attribute, value in reversed(before):
+            setattr(where, attribute, value)
