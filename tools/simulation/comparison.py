@@ -1,6 +1,12 @@
-"""The same random requests to the simulated ensemble and to real servers; every answer must be the same."""
+"""The same random requests to the simulated ensemble and to real servers; every answer must be the same.
 
+`python -m` of this module prints the answers of the simulated one for the given seeds, a line for each: a test
+has threads in its process, from which nothing may be taken.
+"""
+
+import json
 import random
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -11,6 +17,7 @@ from kazoo.protocol.states import ZnodeStat
 
 from pipeline.settings import Settings
 from tools.simulation.client import Network, SimulatedClient
+from tools.simulation.patches import patched, world
 from tools.simulation.world import World
 from zkstate.connection.client import make_client
 from zkstate.direct import Client, requests
@@ -186,9 +193,7 @@ def _encoded(client: Client, part: Request) -> bytes:
 
 def simulated(requests_: Sequence[Request], root: str, servers: int = 1) -> list[list[Any]]:
     """The answers and events of the sessions, by the simulated ensemble; call it in `patches.patched`."""
-    from tools.simulation.patches import world
-
-    own: World = world()
+    own = world()
     network, process = Network(own, servers), own.process("sessions")
     recorder = Recorder(lambda: SimulatedClient(network, process, "127.0.0.1:1", 10.0), root)
     done: list[list[list[Any]]] = []
@@ -243,3 +248,21 @@ def _ranked(value: Any, rank: dict[int, int]) -> Any:
     if isinstance(value, tuple | list):
         return [_ranked(one, rank) for one in value]
     return value
+
+
+def text_of(lines: Sequence[Sequence[Any]]) -> str:
+    """The lines, ranked, as one line of JSON."""
+    return json.dumps(in_ranks(lines), default=repr)
+
+
+def main(length: int, root: str, seeds: Sequence[int]) -> None:
+    for seed in seeds:
+        world = World(seed)
+        with patched(world):
+            lines = simulated(sequence_of(seed, length), f"{root}-{seed}")
+            world.close()
+        print(text_of(lines), flush=True)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), sys.argv[2], [int(seed) for seed in sys.argv[3:]])

@@ -71,8 +71,7 @@ def _queue_entry_left(put: Place) -> None:
 
 
 def _bucket_skipped(put: Place) -> None:
-    put(jobs, "count_unended", lambda *_: ())
-    put(jobs, "unended", lambda *_: {})
+    put(jobs, "change_bucket", lambda *_: ())
 
 
 def _reservation_left(put: Place) -> None:
