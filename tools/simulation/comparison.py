@@ -1,6 +1,6 @@
 """The same random requests to the simulated ensemble and to real servers; every answer must be the same.
 
-`python -m` of this module prints the answers of the simulated one for the given seeds, a line for each: a test
+`python -m` of this module prints the answers of the simulated one for the seeds, a line for each: a test
 has threads in its process, from which nothing may be taken.
 """
 
