@@ -35,5 +35,4 @@ def test_after_faults_each_object_is_stored_once_and_everything_ends() -> None:
     histories = simulated("--seed", "100", "--runs", str(RUNS))
 
     assert [one["problems"] for one in histories] == [[]] * RUNS
-    assert all(one["jobs"] == 20 for one in histories)
     assert sum(len(one["faults"]) for one in histories) > 5 * RUNS

@@ -25,6 +25,7 @@ OF_THE_FLEET = {
     "/v1/audit",
     "/v1/check",
     "/v1/fixity",
+    "/v1/fleet/plan",
     "/v1/hosts",
     "/v1/queue",
     "/v1/space",

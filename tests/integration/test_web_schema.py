@@ -29,8 +29,8 @@ ANSWERS = CHECKS.get_by_names(
 EXAMPLES = {GenerationMode.POSITIVE: 2, GenerationMode.NEGATIVE: 2}
 """Requests of each operation that has an input: data as the document describes it, and other data."""
 
-LEFT_OUT = "/events$|^/v1/workers/"
-"""A stream does not end; a worker that was named and does not answer is waited for."""
+LEFT_OUT = "/events$|^/v1/workers/|^/v1/login/end$"
+"""A stream does not end; a worker that does not answer is waited for; the token of the caller would end."""
 
 DOCUMENT = api_document.document()
 _PAIR = DOCUMENT["components"]["schemas"]["ProfileRenewal"]["properties"]["changes"]["additionalProperties"]

@@ -77,12 +77,12 @@ class Story:
         bid: str = json.loads(self.arkline("submit", str(table), "--profile", "demo", "--json"))["bid"]
         return bid
 
-    def table(self, name: str) -> Path:
-        """A table of OBJECTS rows and its files."""
+    def table(self, name: str, objects: int = OBJECTS) -> Path:
+        """A table of that many rows, and its files."""
         folder = self.folder / name
         folder.mkdir()
         rows = ["file,title"]
-        for number in range(OBJECTS):
+        for number in range(objects):
             (folder / f"page-{number}.txt").write_bytes(os.urandom(4096) * 16)
             rows.append(f"page-{number}.txt,Page {number} of {name}")
         table = folder / f"{name}.csv"
