@@ -6,6 +6,8 @@ import subprocess
 import sys
 from typing import Any
 
+import pytest
+
 RUNS = 12
 LIMIT = 240
 """Seconds; a history takes one second of CPU."""
@@ -36,3 +38,10 @@ def test_after_faults_each_object_is_stored_once_and_everything_ends() -> None:
 
     assert [one["problems"] for one in histories] == [[]] * RUNS
     assert sum(len(one["faults"]) for one in histories) > 5 * RUNS
+
+
+@pytest.mark.parametrize("mutation", ["bucket-skipped", "reservation-left"])
+def test_a_protection_that_is_taken_away_is_missed(mutation: str) -> None:
+    (history,) = simulated("--seed", "1", "--mutation", mutation)
+
+    assert history["problems"]
