@@ -36,7 +36,7 @@ def valid_until(trusting: ssl.SSLContext, host: str, port: int) -> datetime:
 
 
 def expired(trusting: ssl.SSLContext, host: str, port: int) -> str:
-    """What to say if the server's certificate has expired, or that of its authority; else an empty text."""
+    """The message if the certificate of the server or of its authority has expired; else an empty text."""
     try:
         end = valid_until(trusting, host, port)
     except OSError:

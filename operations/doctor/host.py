@@ -97,8 +97,9 @@ def limits() -> Iterator[Line]:
         )
     threads = resource.getrlimit(resource.RLIMIT_NPROC)[0]
     step = f"raise LimitNPROC of the units, or pids_limit of the containers {LIMITS}"
-    fact = f"{threads:,} for this user" if threads != resource.RLIM_INFINITY else "no limit"
-    yield line("processes", fact, step, warn=threads not in range(-1, 0) and threads < LEAST_PROCESSES)
+    limited = threads != resource.RLIM_INFINITY
+    fact = f"{threads:,} for this user" if limited else "no limit"
+    yield line("processes", fact, step, warn=limited and threads < LEAST_PROCESSES)
 
 
 def _open_files() -> Iterator[tuple[int, tuple[int, int]]]:

@@ -35,7 +35,7 @@ class Story:
     project: Project
     folder: Path
     url: str
-    """Of the pages and the API, as this host reaches them."""
+    """The address of the pages and the API on this host."""
 
     short: bool = False
     token: str = ""

@@ -115,14 +115,9 @@ class Network:
         self.clients: dict[int, SimulatedClient] = {}
         """Session -> its client while it is connected."""
         self.slowest = DELAY
-        self.away: set[int] = set()
-        """Servers that do not answer; the ensemble has no majority if these are more than half."""
 
         self.on_change: Callable[[tuple[Change, ...]], None] = lambda _: None
         """Called after each request that changes the record."""
-
-    def answers(self) -> bool:
-        return len(self.away) * 2 < len(self.ensemble.servers) or not self.away
 
     def delay(self) -> float:
         return self.world.chance.random() * self.slowest
@@ -186,7 +181,7 @@ class SimulatedClient(Client):
         if self._stopped.is_set() or not self.process.runs or self._live.is_set():
             return
         network, world = self._network, self._world
-        if not network.answers() or self.process.frozen_until > world.now:
+        if self.process.frozen_until > world.now:
             world.after(0.2 + world.chance.random(), self._connect)
             return
         ensemble = network.ensemble
@@ -269,34 +264,32 @@ class SimulatedClient(Client):
             return False
         if not self._live.is_set():
             # kazoo sends what was asked for meanwhile once it is connected again
-            link = self._link
-            self._world.after(0.1, lambda: self._later(request, async_object, link))
-            return True
+            self._world.after(0.1, lambda: self._later(request, async_object))
+        else:
+            self._send(request, async_object)
+        return True
+
+    def _send(self, request: Any, async_object: Any) -> None:
         self._sent += 1
         number, link = self._sent, self._link
         self._flights[number] = async_object
         self._arrives = max(self._arrives, self._world.now) + self._network.delay()
         self._world.at(self._arrives, lambda: self._arrive(request, number, link))
-        return True
 
-    def _later(self, request: Any, async_object: Any, link: int) -> None:
+    def _later(self, request: Any, async_object: Any) -> None:
         if async_object.ready() or not self.process.runs:
             return
         if (fault := _FAULTS.get(self._state)) is not None:
             async_object.set_exception(fault())
         elif self._live.is_set():
-            self._sent += 1
-            number, link = self._sent, self._link
-            self._flights[number] = async_object
-            self._arrives = max(self._arrives, self._world.now) + self._network.delay()
-            self._world.at(self._arrives, lambda: self._arrive(request, number, link))
+            self._send(request, async_object)
         else:
-            self._world.after(0.1, lambda: self._later(request, async_object, link))
+            self._world.after(0.1, lambda: self._later(request, async_object))
 
     def _arrive(self, request: Any, number: int, link: int) -> None:
         """A server gets the request, even if its connection broke meanwhile."""
         network = self._network
-        if self._session_id not in network.ensemble.sessions or not network.answers():
+        if self._session_id not in network.ensemble.sessions:
             return self.break_off("no server answers") if link == self._link else None
         if len(getattr(request, "serialize", bytes)()) > LARGEST:
             return self.break_off("the request is too large")

@@ -286,7 +286,7 @@ class Watches:
             watched.setdefault(session, {})[path] = None
 
     def forget(self, session: int) -> None:
-        """The connection of the session has ended."""
+        """Remove the watches of a session whose connection has ended."""
         for watched in (self._data, self._children):
             for sessions in watched.values():
                 sessions.pop(session, None)

@@ -10,6 +10,7 @@ from typing import Any
 
 from pipeline.storage.ocfl import reading, writer
 from tasks import run
+from tools.simulation import replacing
 from zkstate.care import deployment
 from zkstate.connection import locks, transaction
 from zkstate.connection.locks import AttemptGuard
@@ -17,11 +18,8 @@ from zkstate.connection.transaction import Create, Delete, Put, Role
 from zkstate.queue import recovery
 from zkstate.record import jobs, record, space
 
-Place = Callable[[Any, str, Any], None]
-"""Replaces a name of a module or a class for the time of a history."""
 
-
-def _no_fence(put: Place) -> None:
+def _no_fence(put: replacing.Put) -> None:
     real = transaction._encoded
 
     def encoded(operation: Any, path: str, access: Sequence[Any]) -> bytes:
@@ -31,7 +29,7 @@ def _no_fence(put: Place) -> None:
     put(transaction, "_encoded", encoded)
 
 
-def _lock_not_required(put: Place) -> None:
+def _lock_not_required(put: replacing.Put) -> None:
     real = record.lock_operations
 
     def lock_operations(session: Any, of: Any, lock: Any, *more: Any) -> tuple[Any, ...]:
@@ -42,7 +40,7 @@ def _lock_not_required(put: Place) -> None:
     put(record, "lock_operations", lock_operations)
 
 
-def _lock_taken_from_others(put: Place) -> None:
+def _lock_taken_from_others(put: replacing.Put) -> None:
     real = record.take_lock
 
     def take_lock(of: Any, taken: Any, by: str) -> tuple[Any, ...]:
@@ -51,52 +49,52 @@ def _lock_taken_from_others(put: Place) -> None:
     put(record, "take_lock", take_lock)
 
 
-def _busy_record_dispatched(put: Place) -> None:
+def _busy_record_dispatched(put: replacing.Put) -> None:
     put(record, "require_free", lambda _: ())
 
 
-def _epoch_kept(put: Place) -> None:
+def _epoch_kept(put: replacing.Put) -> None:
     real = record._begin_epoch
     put(record, "_begin_epoch", lambda was, **changes: real(was, **{**changes, "epoch": was.epoch}))
 
 
-def _ticket_unchecked(put: Place) -> None:
+def _ticket_unchecked(put: replacing.Put) -> None:
     for module in (record, run):
         put(module, "check_ticket", lambda *_: None)
 
 
-def _queue_entry_left(put: Place) -> None:
+def _queue_entry_left(put: replacing.Put) -> None:
     real = jobs.change_queue
     put(jobs, "change_queue", lambda *given: [one for one in real(*given) if not isinstance(one, Delete)])
 
 
-def _bucket_skipped(put: Place) -> None:
+def _bucket_skipped(put: replacing.Put) -> None:
     put(jobs, "change_bucket", lambda *_: ())
 
 
-def _reservation_left(put: Place) -> None:
+def _reservation_left(put: replacing.Put) -> None:
     real = space.replace
     put(space, "replace", lambda session, jid, size: () if size is None else real(session, jid, size))
 
 
-def _guard_asleep(put: Place) -> None:
+def _guard_asleep(put: replacing.Put) -> None:
     put(AttemptGuard, "check", lambda _: None)
 
 
-def _object_unlocked(put: Place) -> None:
+def _object_unlocked(put: replacing.Put) -> None:
     put(locks, "exclusive", lambda *_, **__: nullcontext())
 
 
-def _version_stored_again(put: Place) -> None:
+def _version_stored_again(put: replacing.Put) -> None:
     put(reading.OcflReader, "version_of", lambda *_, **__: None)
 
 
-def _lost_job_left(put: Place) -> None:
+def _lost_job_left(put: replacing.Put) -> None:
     real = recovery.sweep_jobs
     put(recovery, "sweep_jobs", lambda *given, **more: replace(real(*given, **more), tickets=(), lost=()))
 
 
-def _id_overwritten(put: Place) -> None:
+def _id_overwritten(put: replacing.Put) -> None:
     """The defect of seed 5 of the first histories."""
 
     def write_missing(stores: Any, given: Any) -> None:
@@ -108,7 +106,7 @@ def _id_overwritten(put: Place) -> None:
     put(writer, "add", writer.replace)
 
 
-MUTATIONS: dict[str, Callable[[Place], None]] = {
+MUTATIONS: dict[str, Callable[[replacing.Put], None]] = {
     "no-fence": _no_fence,
     "lock-not-required": _lock_not_required,
     "lock-taken-from-others": _lock_taken_from_others,
@@ -129,16 +127,7 @@ MUTATIONS: dict[str, Callable[[Place], None]] = {
 @contextmanager
 def mutated(name: str) -> Iterator[None]:
     """The code with this fault, for the block; without one for an empty name."""
-    before: list[tuple[Any, str, Any]] = []
-
-    def put(where: Any, attribute: str, value: Any) -> None:
-        before.append((where, attribute, vars(where)[attribute]))
-        setattr(where, attribute, value)
-
-    try:
+    with replacing.replacing() as put:
         if name:
             MUTATIONS[name](put)
         yield
-    finally:
-        for where, attribute, value in reversed(before):
-            setattr(where, attribute, value)

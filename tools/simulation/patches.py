@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from tools.simulation import clock
+from tools.simulation.replacing import replacing
 from tools.simulation.world import Process, Task, World
 
 OURS = ("pipeline", "zkstate", "tasks", "operations", "entrypoints", "plugins")
@@ -242,47 +243,44 @@ def patched(own: World) -> Iterator[None]:
     """The world's time, threads, chance and places, for this block."""
     _World.current = own
     chance = random.Random(f"secrets {own.seed}")
-    before: list[tuple[Any, str, Any]] = []
-
-    def put(where: Any, name: str, value: Any) -> None:
-        before.append((where, name, getattr(where, name)))
-        setattr(where, name, value)
-
+    clock.use(lambda: own.now)
     try:
-        clock.use(lambda: own.now)
-        for name, value in _clock(own).items():
-            put(time, name, value)
-        put(threading, "_time", lambda: own.now)
-        for name in ("Lock", "_allocate_lock", "_CRLock"):
-            put(threading, name, Lock if name != "_CRLock" else None)
-        put(threading, "RLock", threading._PyRLock)  # type: ignore[attr-defined]
-        put(threading, "local", Local)
-        put(threading, "get_ident", _ident)
-        put(threading, "current_thread", _current_thread)
-        put(threading, "main_thread", _main_thread)
-        for name, value in {"start": _start, "join": _join, "is_alive": _is_alive}.items():
-            put(threading.Thread, name, value)
-        put(os, "urandom", chance.randbytes)
-        put(random, "_urandom", chance.randbytes)
-        put(secrets, "token_bytes", lambda size=32: chance.randbytes(size))
-        put(secrets, "token_hex", lambda size=16: chance.randbytes(size).hex())
-        put(uuid, "uuid4", lambda: uuid.UUID(bytes=chance.randbytes(16), version=4))
-        put(os, "getpid", lambda: own.current.process.pid if own.current else 1)
-        put(os, "_exit", lambda code: own.kill(own.current.process, f"_exit {code}") if own.current else None)
-        put(fcntl, "flock", partial(_flock, fcntl.flock))
-        put(os, "close", partial(_close, os.close))
-        for name in EFFECTS:
-            put(os, name, _with_places(name, getattr(os, name)))
-        for module in [one for name, one in sys.modules.items() if name.partition(".")[0] in OURS]:
-            if getattr(module, "datetime", None) is datetime:
-                put(module, "datetime", Datetime)
-            if hasattr(module, "SimpleQueue"):
-                put(module, "SimpleQueue", queue._PySimpleQueue)  # type: ignore[attr-defined]
-        random.seed(own.seed)
-        yield
+        with replacing() as put:
+            for name, value in _clock(own).items():
+                put(time, name, value)
+            put(threading, "_time", lambda: own.now)
+            for name in ("Lock", "_allocate_lock"):
+                put(threading, name, Lock)
+            put(threading, "RLock", threading._PyRLock)  # type: ignore[attr-defined]
+            put(threading, "local", Local)
+            put(threading, "get_ident", _ident)
+            put(threading, "current_thread", _current_thread)
+            put(threading, "main_thread", _main_thread)
+            for name, value in {"start": _start, "join": _join, "is_alive": _is_alive}.items():
+                put(threading.Thread, name, value)
+            put(os, "urandom", chance.randbytes)
+            put(random, "_urandom", chance.randbytes)
+            put(secrets, "token_bytes", lambda size=32: chance.randbytes(size))
+            put(secrets, "token_hex", lambda size=16: chance.randbytes(size).hex())
+            put(uuid, "uuid4", lambda: uuid.UUID(bytes=chance.randbytes(16), version=4))
+            put(os, "getpid", lambda: own.current.process.pid if own.current else 1)
+            put(
+                os,
+                "_exit",
+                lambda code: own.kill(own.current.process, f"_exit {code}") if own.current else None,
+            )
+            put(fcntl, "flock", partial(_flock, fcntl.flock))
+            put(os, "close", partial(_close, os.close))
+            for name in EFFECTS:
+                put(os, name, _with_places(name, getattr(os, name)))
+            for module in [one for name, one in sys.modules.items() if name.partition(".")[0] in OURS]:
+                if getattr(module, "datetime", None) is datetime:
+                    put(module, "datetime", Datetime)
+                if hasattr(module, "SimpleQueue"):
+                    put(module, "SimpleQueue", queue._PySimpleQueue)  # type: ignore[attr-defined]
+            random.seed(own.seed)
+            yield
     finally:
-        for where, name, value in reversed(before):
-            setattr(where, name, value)
         clock.use(clock.REAL)
 
 

@@ -25,6 +25,7 @@ from tasks.run import JOBS
 from tasks.scheduled import beat
 from tasks.worker_context import WorkerContext
 from tools.simulation.client import Network, SimulatedClient
+from tools.simulation.replacing import replacing
 from tools.simulation.stand_ins import Broker, Commands, Decoder, Message, Publisher, Sources
 from tools.simulation.world import Process, World
 from zkstate.connection import session
@@ -163,11 +164,6 @@ def consume(context: WorkerContext, message: Message) -> None:
 def replaced(site: Site) -> Iterator[None]:
     """The seams where production code reaches ZooKeeper and Redis, for this block."""
     commands = Commands(site.world, site.broker)
-    before: list[tuple[Any, str, Any]] = []
-
-    def put(where: Any, name: str, value: Any) -> None:
-        before.append((where, name, getattr(where, name)))
-        setattr(where, name, value)
 
     def make_client(settings: Settings) -> SimulatedClient:
         current = site.world.current
@@ -177,7 +173,7 @@ def replaced(site: Site) -> Iterator[None]:
     def client(*_: object) -> Commands:
         return commands
 
-    try:
+    with replacing() as put:
         put(session, "make_client", make_client)
         put(session, "why_unreachable", lambda _: "the simulated ensemble does not answer")
         for module in (redis_keys, after_move, broker, stores):
@@ -189,9 +185,6 @@ def replaced(site: Site) -> Iterator[None]:
         # simulated processes share the inventory's connections, and one that is killed would keep this lock
         put(database, "_guard", nullcontext())
         yield
-    finally:
-        for where, name, value in reversed(before):
-            setattr(where, name, value)
 
 
 def drop_engines(url_part: str) -> None:
