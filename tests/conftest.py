@@ -105,8 +105,8 @@ CLOSING = 15.0
 
 
 def _connections() -> set[threading.Thread]:
-    """The threads of kazoo's connections."""
-    return {thread for thread in threading.enumerate() if "zk_loop" in thread.name}
+    """The threads of kazoo's connections; `enumerate` also lists one that is just being started."""
+    return {thread for thread in threading.enumerate() if "zk_loop" in thread.name and thread.is_alive()}
 
 
 @pytest.fixture(autouse=True)

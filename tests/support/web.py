@@ -1,6 +1,7 @@
 """The web application in a test: the real server on a free port, and callers with tokens."""
 
 import re
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -20,6 +21,8 @@ from tests.support.operators import ANN
 
 FILL_SECONDS = 60.0
 """Seconds in which a board is filled from the record, on a busy machine."""
+
+BEING_ASKED = "are being asked: repeat this soon"
 
 OWN_FORM = {"Sec-Fetch-Site": "same-origin"}
 """What a browser sends with a form of the site's own."""
@@ -110,7 +113,13 @@ class Browser:
         assert answer.status_code == 200, answer.text
 
     def open(self, path: str, status: int = 200) -> str:
-        answer = self._http.get(f"{self._url}{path}", timeout=30)
+        """The page's text. A page that asks for a repetition, because servers are slow, is opened again."""
+        limit = time.monotonic() + FILL_SECONDS
+        while True:
+            answer = self._http.get(f"{self._url}{path}", timeout=30)
+            if answer.status_code == status or BEING_ASKED not in answer.text or time.monotonic() > limit:
+                break
+            time.sleep(0.5)
         assert answer.status_code == status, f"{answer.status_code}: {answer.text[:2000]}"
         return unescape(re.sub(r"\s+", " ", answer.text))
 
