@@ -144,8 +144,6 @@ class Ended(Generic[R]):
     moved: R | None = None
     following: Ticket | None = None
     """The ticket of the next state, if Celery's chain leads there."""
-    carried: Attempt[R] | None = None
-    """The attempt at that state, which this process has begun."""
     cause: str = ""
     """Why the work failed, or the record was not moved."""
     meaning: Meaning | None = None
@@ -167,13 +165,8 @@ def _task(
     the sweep.
     """
     request: Any = current_task.request
-    given = Ticket.model_validate(hint)
-    begun: Attempt[R] | None = context.carried
-    context.carried = None
-    attempt = begun if begun is not None and ticket(begun.record) == given else None
-    ended = run(context, given, works, carried=attempt, show=partial(show, context))
-    context.carried = ended.carried
-    if ended.carried is not None or ended.following is None:
+    ended = run(context, Ticket.model_validate(hint), works, show=partial(show, context))
+    if context.carried is not None or ended.following is None:
         request.chain = None  # nothing is sent
     elif request.chain:
         request.chain[-1] = {**request.chain[-1], "options": {"task_id": task_id(ended.following)}}
@@ -193,17 +186,17 @@ def run(
     works: Mapping[str, StateWork[R]],
     *,
     scheduled: bool = False,
-    carried: Attempt[R] | None = None,
     show: Callable[[R], None] = lambda _: None,
 ) -> Ended[R]:
-    """Do the work of the ticket's state.
+    """Do the work of the ticket's state; `context.carried` is the attempt at the next one, if it is begun.
 
     `scheduled`: scheduled work calls this instead of a message; it may try a record that waits, and does not
-    continue with the next state. `carried`: the attempt, if this process has begun it. `show`: called with
-    the record once it is read and locked.
+    continue with the next state. `show`: called with the record once it is read and locked.
     """
-    attempt = carried
-    if attempt is None:
+    attempt: Attempt[R] | None = context.carried
+    context.carried = None
+    if attempt is None or ticket(attempt.record) != hint:
+        attempt = None
         with giving_up(context, ticket=hint.model_dump()) as void:
             attempt = _begin(context, hint, works, scheduled=scheduled)
         if attempt is None:
@@ -219,7 +212,8 @@ def run(
         log().info("moved", to=str(moved.status.status), message=moved.status.message)
         ended = Ended(moved, cause=attempt.cause)
         if attempt.carried:
-            ended = Ended(moved, ticket(moved), _carry(attempt, moved, works))
+            context.carried = _carry(attempt, moved, works)
+            ended = Ended(moved, ticket(moved))
         elif _is_next(attempt.record, moved.status.status):
             ended = Ended(moved, ticket(moved))
         else:

@@ -15,7 +15,7 @@ def work_onward(context: WorkerContext, ticket: Ticket) -> tuple[Ticket | None, 
     """The states of a job in one process: the ticket for Celery's chain, and the number of states carried."""
     carried = 0
     ended = run(context, ticket, JOBS)
-    while ended.carried is not None and ended.following is not None:
+    while context.carried is not None and ended.following is not None:
         carried += 1
-        ended = run(context, ended.following, JOBS, carried=ended.carried)
+        ended = run(context, ended.following, JOBS)
     return ended.following, carried

@@ -139,25 +139,17 @@ class Site:
 
 
 def consume(context: WorkerContext, message: Message) -> None:
-    """What Celery does with a message: run its task, and then those of its chain.
-
-    As `tasks.run._task` does, without Celery's own request and tracer.
-    """
+    """What Celery does with a message: run its task, and then those of its chain."""
     works = _STATE_TASKS.get(message.task)
     if works is None:
         context.app.tasks[message.task](*message.arguments)
         return
-    given = Ticket.model_validate(message.arguments[0])
-    carried: Any = None
-    while True:
-        ended = run.run(context, given, works, carried=carried)
-        if ended.following is None:
-            return
-        given, carried = ended.following, ended.carried
-        if carried is None:
-            priority = getattr(ended.moved.status, "priority", 0) if ended.moved is not None else 0
-            broker.dispatch_job(context.app, given, priority)
-            return
+    ended = run.run(context, Ticket.model_validate(message.arguments[0]), works)
+    while context.carried is not None and ended.following is not None:
+        ended = run.run(context, ended.following, works)
+    if ended.following is not None:
+        assert ended.moved is not None
+        broker.dispatch_job(context.app, ended.following, ended.moved.status.priority)
 
 
 @contextmanager
