@@ -18,9 +18,10 @@ from sqlalchemy import Connection, Table, func, select, text
 
 from benchmarks._output import tell
 from pipeline.fixity import StoredFile
-from pipeline.inventory import recording, search_index
+from pipeline.inventory import recording
 from pipeline.inventory.base import Recording
-from pipeline.inventory.search_tokens import tokens_of
+from pipeline.inventory.search import index
+from pipeline.inventory.search.tokens import tokens_of
 from pipeline.inventory.sql import SqlInventory, open_inventory
 from pipeline.inventory.tables import (
     collections,
@@ -156,7 +157,7 @@ def _complete(connection: Connection) -> None:
             connection.execute(
                 text(f"SELECT setval(pg_get_serial_sequence('{name}', 'id'), (SELECT max(id) FROM {name}))")
             )
-        search_index.create(connection)
+        index.create(connection)
         connection.execute(text("ANALYZE"))
 
 
@@ -216,7 +217,7 @@ def _rows(numbers: tuple[int, ...]) -> tuple[tuple[Table, list[dict[str, Any]]],
             key = (number - 1) * 10
             of.setdefault(table, []).extend({"id": key + nth, **row} for nth, row in enumerate(rows, 1))
         tokens = frozenset(tokens_of(recording._findable(entry, ingest)))
-        of.setdefault(search_index._searches, []).append({"rowid": number, "tokens": tokens})
+        of.setdefault(index._searches, []).append({"rowid": number, "tokens": tokens})
     return tuple(of.items())
 
 

@@ -36,7 +36,7 @@ from benchmarks._planted_inventories import (
     stored,
     year_of,
 )
-from pipeline.inventory.finding_search import FindingSearch
+from pipeline.inventory.search.by_findings import FindingSearch
 from pipeline.inventory.sight import EVERYTHING, Sight
 from pipeline.inventory.sql import SqlInventory, open_inventory
 

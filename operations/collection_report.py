@@ -13,13 +13,13 @@ from itertools import accumulate
 
 from operations.board.board import Board, collection_counts
 from operations.board.values import BatchSearch, BoardBatch, FailureGroup, Scope, Stop, scope_of
+from operations.forecast import NEEDED_DAYS, Forecast, forecast
 from operations.site import Site
 from operations.tokens import list_tokens
 from operations.verbs.collection_profiles import ProfileLine, profile_line
 from operations.visibility import sees_fleet
 from pipeline.inventory import fixity
 from pipeline.inventory.fixity import CollectionFixity
-from pipeline.inventory.forecast import NEEDED_DAYS, Forecast, forecast
 from pipeline.inventory.growth import Formats, SpaceDay, Stored
 from pipeline.inventory.sql import SqlInventory
 from pipeline.preservation.fixity import LEAD, fixity_days

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from operations.objects.search import ObjectList
     from pipeline.checking.again import NotRechecked
     from pipeline.checks import CheckSummary
-    from pipeline.inventory.finding_search import FoundObject, Match
+    from pipeline.inventory.search.by_findings import FoundObject, Match
 
 _STYLES = {CheckVerdict.FINE: "", CheckVerdict.FOUND: "bold red", CheckVerdict.UNCHECKED: "yellow"}
 

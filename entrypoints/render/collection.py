@@ -16,8 +16,8 @@ from pipeline.working_storage.capacity import in_units
 
 if TYPE_CHECKING:
     from operations.collection_report import CollectionReport, Quota
+    from operations.forecast import Forecast
     from operations.verbs.collection_profiles import ProfileLine
-    from pipeline.inventory.forecast import Forecast
     from pipeline.inventory.growth import Formats, SpaceDay
 
 MONTHS = 24

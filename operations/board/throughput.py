@@ -12,7 +12,7 @@ from typing import Protocol
 from operations.board.board import Board
 from operations.board.values import Hour, Scope
 from operations.site import Site
-from pipeline.inventory.throughput import Stored, StoredVersions
+from pipeline.inventory.growth import StoredOfBatch, StoredVersions
 from pipeline.outcome import ServiceDown
 from pipeline.records import age, now
 from pipeline.states import JOB, BatchState, JobState
@@ -51,7 +51,7 @@ class Throughput:
     """When the deployment began."""
     hours: Mapping[datetime, tuple[StoredVersions, ...]]
     """Beginning of an hour -> what was stored in it; empty if the inventory does not answer."""
-    batches: Mapping[str, Stored]
+    batches: Mapping[str, StoredOfBatch]
     """BID -> what was stored of it within the last hour."""
 
     @property

@@ -6,8 +6,8 @@ from typing import cast
 
 from operations.site import Site
 from operations.visibility import sight_of
-from pipeline.inventory.finding_search import FindingSearch, FoundObject
-from pipeline.inventory.search_index import Indexing
+from pipeline.inventory.search.by_findings import FindingSearch, FoundObject
+from pipeline.inventory.search.index import Indexing
 from pipeline.inventory.sql import SqlInventory
 from pipeline.principal import Principal
 from pipeline.records import Record

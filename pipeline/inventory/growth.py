@@ -6,7 +6,7 @@ counts those that a release without counters entered.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
@@ -241,6 +241,52 @@ def space_by_day(connection: Connection, limit: int) -> tuple[SpaceDay, ...]:
     rows = connection.execute(select(space_days).order_by(space_days.c.day.desc()).limit(limit)).all()
     days = [SpaceDay(**{**row._asdict(), "day": date.fromisoformat(row.day)}) for row in rows]
     return tuple(reversed(days))
+
+
+@dataclass(frozen=True)
+class StoredVersions:
+    """Versions of one collection and one depositor."""
+
+    collection: str
+    depositor: str
+    """Empty if it is not known."""
+    number: int
+    bytes: int
+    """Of the files that were new in their version."""
+
+
+@dataclass(frozen=True)
+class StoredOfBatch:
+    """What was stored of one batch."""
+
+    number: int
+    last: datetime
+
+
+def stored_between(connection: Connection, start: datetime, end: datetime) -> tuple[StoredVersions, ...]:
+    """A version counts when storage made it, so that an inventory rebuilt from storage shows no burst."""
+    size = select(func.sum(files.c.billable_size)).where(files.c.inv_version_id == versions.c.id)
+    query = (
+        select(ingests.c.profile, ingests.c.depositor, func.count(), func.sum(size.scalar_subquery()))
+        .join(ingests, ingests.c.inv_version_id == versions.c.id)
+        .where(versions.c.created >= start, versions.c.created < end)
+        .group_by(ingests.c.profile, ingests.c.depositor)
+    )
+    return tuple(
+        StoredVersions(collection, depositor or "", number, int(size or 0))
+        for collection, depositor, number, size in connection.execute(query)
+    )
+
+
+def stored_of_batches(connection: Connection, since: datetime) -> Mapping[str, StoredOfBatch]:
+    """BID -> what was stored of the batch since then; a batch without a version is left out."""
+    query = (
+        select(ingests.c.batch_id, func.count(), func.max(versions.c.created))
+        .join(versions, versions.c.id == ingests.c.inv_version_id)
+        .where(versions.c.created >= since)
+        .group_by(ingests.c.batch_id)
+    )
+    return {bid: StoredOfBatch(number, last) for bid, number, last in connection.execute(query)}
 
 
 def _day(moment: datetime) -> str:

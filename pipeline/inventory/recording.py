@@ -14,9 +14,10 @@ from sqlalchemy import Connection, Select, Table, bindparam, exists, null, selec
 
 from pipeline import causes
 from pipeline.fixity import StoredFile
-from pipeline.inventory import findings, growth, search_index
+from pipeline.inventory import findings, growth
 from pipeline.inventory.base import PreservationEvent, Provenance, Recording
-from pipeline.inventory.search_tokens import Findable
+from pipeline.inventory.search import index
+from pipeline.inventory.search.tokens import Findable
 from pipeline.inventory.tables import (
     LOCAL_ID_LENGTH,
     NAMES_AT_A_TIME,
@@ -278,7 +279,7 @@ _ENTRIES = union(
 
 _VERSION = versions.insert().returning(versions.c.id)
 _FILES, _KERNELS, _INGESTS = files.insert(), dublin_kernels.insert(), ingests.insert()
-_INDEXED = _INGESTS.values(index_number=search_index.INDEXED)
+_INDEXED = _INGESTS.values(index_number=index.INDEXED)
 
 _LOCKED_OBJECT = select(objects).where(objects.c.ark == bindparam("ark")).with_for_update()
 
@@ -309,7 +310,7 @@ def enter(connection: Connection, recording: Recording, rebuilt_by: str = "") ->
     ingest = _ingest(recording)
     # a version without a depositor is left to the scheduled work, which may find it
     connection.execute(_INDEXED if ingest["depositor"] else _INGESTS, {**own, **ingest})
-    search_index.enter(connection, object_id, _findable(recording, ingest))
+    index.enter(connection, object_id, _findable(recording, ingest))
     findings.enter_first_runs(connection, object_id, version_id, recording.checks)
     growth.count_version(connection, version_id)
     if rebuilt_by:
@@ -465,7 +466,7 @@ def _findable(recording: Recording, ingest: dict[str, Any]) -> Findable:
         ark=recording.version.ark,
         local_ids=recording.local_id,
         erc=recording.erc,
-        texts=(*recording.collections, *search_index.texts_of(ingest)),
+        texts=(*recording.collections, *index.texts_of(ingest)),
         files=((file.path, _digests(recording, file)) for file in recording.version.files),
         profile=recording.profile,
         depositor=ingest["depositor"],
@@ -491,5 +492,5 @@ def _ingest(recording: Recording) -> dict[str, Any]:
         "landed": recording.downloaded,
         "verified": recording.version.verified,
         "recorded": now(),
-        "depositor": search_index.known_depositor(recording.depositor),
+        "depositor": index.known_depositor(recording.depositor),
     }

@@ -10,17 +10,14 @@ from pipeline.deployment import Deployment, Expected
 from pipeline.inventory import (
     description,
     embargoes,
-    finding_search,
     findings,
     growth,
-    object_search,
     outdated,
     recording,
-    search_index,
     sight,
-    throughput,
 )
 from pipeline.inventory.database import Database, read_deployment
+from pipeline.inventory.search import by_findings, by_text, index
 from pipeline.inventory.tables import (
     batches_archived,
     deployments,
@@ -153,16 +150,16 @@ class SqlInventory:
         return self.database.read(lambda connection: recording.known_local_ids(connection, owner, local_id))
 
     describe_object = _reads(description.describe)
-    objects_with = _reads(finding_search.keys)
-    found_objects = _reads(finding_search.found_objects)
+    objects_with = _reads(by_findings.keys)
+    found_objects = _reads(by_findings.found_objects)
     is_seen = _reads(sight.is_seen)
-    objects_by_text = _reads(object_search.hits)
-    found_by = _reads(object_search.found_by)
-    arks_identified = _reads(object_search.arks_identified)
-    all_indexed = _reads(search_index.all_indexed)
-    indexing = _reads(search_index.indexing)
-    unindexed_versions = _reads(search_index.unindexed)
-    index_versions = _writes(search_index.enter_portion)
+    objects_by_text = _reads(by_text.hits)
+    found_by = _reads(by_text.found_by)
+    arks_identified = _reads(by_text.arks_identified)
+    all_indexed = _reads(index.all_indexed)
+    indexing = _reads(index.indexing)
+    unindexed_versions = _reads(index.unindexed)
+    index_versions = _writes(index.enter_portion)
     files_of_job = _reads(description.files_of_job)
     deposited_files = _reads(description.deposited_files)
     older_versions = _reads(outdated.older_versions)
@@ -172,8 +169,8 @@ class SqlInventory:
     unread_embargoes = _reads(embargoes.unread)
     enter_embargo = _writes(embargoes.enter)
     enter_export = _writes(description.enter_export)
-    stored_between = _reads(throughput.stored_between)
-    stored_of_batches = _reads(throughput.stored_of_batches)
+    stored_between = _reads(growth.stored_between)
+    stored_of_batches = _reads(growth.stored_of_batches)
 
     count_portion = _writes(growth.count_portion)
     all_counted = _reads(growth.all_counted)

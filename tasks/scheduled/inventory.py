@@ -14,7 +14,7 @@ from datetime import UTC, date, datetime
 
 from pipeline.inventory import archive
 from pipeline.inventory.growth import SpaceDay
-from pipeline.inventory.search_index import Unindexed
+from pipeline.inventory.search.index import Unindexed
 from pipeline.inventory.sql import SqlInventory
 from pipeline.outcome import DamagedObject, StepFailed
 from pipeline.preservation.embargo import read_embargo

@@ -17,7 +17,7 @@ from operations.site import Site
 from pipeline.deployment import OutdatedStore
 from pipeline.errors import ServiceUnreachable, UsageRefused
 from pipeline.inventory.copy import restore_inventory_copy
-from pipeline.inventory.finding_search import FindingSearch
+from pipeline.inventory.search.by_findings import FindingSearch
 from pipeline.inventory.sight import EVERYTHING
 from pipeline.inventory.sql import SqlInventory, open_inventory
 from pipeline.outcome import Service, ServiceDown

@@ -9,8 +9,8 @@ import pytest
 from sqlalchemy import update
 
 from pipeline.attempt import UNATTENDED
-from pipeline.inventory import search_index
-from pipeline.inventory.search_index import Indexing
+from pipeline.inventory.search import index
+from pipeline.inventory.search.index import Indexing
 from pipeline.inventory.tables import ingests
 from pipeline.principal import Role
 from pipeline.settings import Settings
@@ -182,7 +182,7 @@ def test_deposits_are_recorded_while_an_inventory_is_indexed(
     web: Web, repository: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Transactions that follow each other at once would leave SQLite's lock to nobody else."""
-    monkeypatch.setattr(search_index, "PORTION", 1)
+    monkeypatch.setattr(index, "PORTION", 1)
     for number in range(30):
         repository.inventory.record(of_job(f"before{number}"))
     left: list[Indexing | None] = []

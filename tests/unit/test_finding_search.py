@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pipeline.checks import CheckVerdict, Obstacle
-from pipeline.inventory.finding_search import SHOWN_MATCHES, FindingSearch, FoundObject
+from pipeline.inventory.search.by_findings import SHOWN_MATCHES, FindingSearch, FoundObject
 from pipeline.inventory.sight import EVERYTHING, Sight
 from pipeline.inventory.sql import SqlInventory, open_inventory
 from tests.support.checks import found_in, identified, scanned

@@ -4,7 +4,7 @@ from datetime import date, timedelta
 
 import pytest
 
-from pipeline.inventory.forecast import Forecast, forecast
+from operations.forecast import Forecast, forecast
 
 TODAY = date(2026, 12, 1)
 GB = 10**9

@@ -18,7 +18,9 @@ from sqlalchemy import Connection, inspect, make_url, text
 from pipeline.errors import UsageRefused
 from pipeline.fixity import StoredFile
 from pipeline.inventory.base import Provenance
-from pipeline.inventory.database import OLDEST, SCHEMA, Database, Revision, new_engine, revision, transaction
+from pipeline.inventory.database import Database
+from pipeline.inventory.engine import new_engine, transaction
+from pipeline.inventory.schema import OLDEST, SCHEMA, Revision, revision
 from pipeline.inventory.sql import SqlInventory, open_inventory
 from pipeline.inventory.tables import files, ingests, objects
 from pipeline.outcome import Service, ServiceDown, StepFailed

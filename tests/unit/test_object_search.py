@@ -8,11 +8,11 @@ from sqlalchemy import select, text, update
 
 from pipeline.checks import CheckVerdict
 from pipeline.fixity import StoredFile
-from pipeline.inventory import search_index
 from pipeline.inventory.base import Provenance
-from pipeline.inventory.finding_search import FindingSearch, FoundObject
-from pipeline.inventory.search_index import Indexing, indexes
-from pipeline.inventory.search_tokens import terms_of, words_of
+from pipeline.inventory.search import index
+from pipeline.inventory.search.by_findings import FindingSearch, FoundObject
+from pipeline.inventory.search.index import Indexing, indexes
+from pipeline.inventory.search.tokens import terms_of, words_of
 from pipeline.inventory.sight import EVERYTHING, Sight
 from pipeline.inventory.sql import SqlInventory, open_inventory
 from pipeline.inventory.tables import ingests
@@ -189,7 +189,7 @@ def test_the_newest_are_compared_first_and_all_are_found(
     for name in "abcdef":
         store(inventory, name, "Karte", who="Hafen" if name in "bc" else "", local_id=(name,))
     for number in (1, 3, 500):
-        monkeypatch.setattr(search_index, "NEWEST", number)
+        monkeypatch.setattr(index, "NEWEST", number)
         assert found(inventory, "karte") == ["f", "e", "d", "c", "b", "a"]
         assert found(inventory, "hafen") == ["c", "b"]
         (first,) = inventory.objects_by_text("karte", FindingSearch(), EVERYTHING, 1)
@@ -282,7 +282,7 @@ def test_an_inventory_of_an_earlier_release_is_indexed_afterwards(inventory: Sql
     store(inventory, "a", "Brief 2", number=2, bid="bid1")
 
     def rows() -> list[Any]:
-        query = search_index._searches.select().order_by(search_index._searches.c.rowid)
+        query = index._searches.select().order_by(index._searches.c.rowid)
         return list(inventory.database.read(lambda connection: connection.execute(query).all()))
 
     before = rows()
@@ -349,7 +349,7 @@ def test_beside_a_release_of_later_rules_objects_are_entered_for_that_one_to_com
 def test_a_crash_between_two_portions_loses_and_repeats_nothing(
     inventory: SqlInventory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(search_index, "PORTION", 2)
+    monkeypatch.setattr(index, "PORTION", 2)
     for name in "abcde":
         store(inventory, name, "Karte")
     forget(inventory)
@@ -375,8 +375,8 @@ def test_a_failed_portion_leaves_nothing_behind(
         if version.ark == ark("b"):
             raise KeyboardInterrupt
 
-    original = search_index.enter
-    monkeypatch.setattr(search_index, "enter", enter)
+    original = index.enter
+    monkeypatch.setattr(index, "enter", enter)
     with pytest.raises(KeyboardInterrupt):
         fill(inventory, {})
     assert found(inventory, "karte") == []
@@ -390,7 +390,7 @@ def test_a_failed_portion_leaves_nothing_behind(
 def test_many_files_are_indexed_in_transactions_of_their_own(
     inventory: SqlInventory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(search_index, "FILES_OF_PORTION", 1)
+    monkeypatch.setattr(index, "FILES_OF_PORTION", 1)
     for name in "abc":
         store(inventory, name, "Karte")
     forget(inventory)

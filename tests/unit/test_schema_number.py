@@ -8,7 +8,7 @@ import sqlite3
 from hashlib import sha256
 from pathlib import Path
 
-from pipeline.inventory.database import SCHEMA
+from pipeline.inventory.schema import SCHEMA
 from pipeline.inventory.sql import open_inventory
 
 KNOWN = ("0018", "12f6dffdb3b2b225")

@@ -7,7 +7,7 @@ import pytest
 from entrypoints.render import check_runs, screen
 from entrypoints.render.screen import Column
 from operations.objects.search import ObjectList
-from pipeline.inventory.finding_search import FoundObject
+from pipeline.inventory.search.by_findings import FoundObject
 
 
 @pytest.mark.parametrize("width", [40, 90, 100])

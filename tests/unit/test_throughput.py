@@ -10,8 +10,8 @@ from sqlalchemy import text
 from entrypoints.web.pages import drawings
 from operations.board.throughput import ENOUGH, HOUR, QUIET, SHORTEST, Throughput, seconds_left
 from operations.board.values import BoardBatch, Hour, in_all
+from pipeline.inventory.growth import StoredOfBatch, StoredVersions
 from pipeline.inventory.sql import SqlInventory, open_inventory
-from pipeline.inventory.throughput import Stored, StoredVersions
 from pipeline.states import BatchState, JobState
 from tests.support.recordings import of_job, recording, stored_file
 
@@ -60,8 +60,8 @@ def test_the_versions_of_batches_are_counted_with_the_last_of_each(inventory: Sq
     store(inventory, "4", NOON, bid="bid0000000002")
 
     assert inventory.stored_of_batches(NOON) == {
-        "bid0000000001": Stored(2, NOON + HOUR),
-        "bid0000000002": Stored(1, NOON),
+        "bid0000000001": StoredOfBatch(2, NOON + HOUR),
+        "bid0000000002": StoredOfBatch(1, NOON),
     }
 
 
@@ -90,7 +90,7 @@ BATCH = BoardBatch(
 
 
 def pace(number: int = 20, last: datetime = NOON) -> Throughput:
-    return Throughput(NOON, NOON - 99 * HOUR, {}, {BATCH.bid: Stored(number, last)})
+    return Throughput(NOON, NOON - 99 * HOUR, {}, {BATCH.bid: StoredOfBatch(number, last)})
 
 
 def left(at: Throughput | None = None, **changes: object) -> float | None:

@@ -30,7 +30,7 @@ from operations.run import Run
 from operations.verbs.bulk import carry_out, make_plan, read_plan
 from operations.verbs.verbs import Resumption
 from pipeline.errors import ArklineError, UsageRefused
-from pipeline.inventory.finding_search import FindingSearch
+from pipeline.inventory.search.by_findings import FindingSearch
 from pipeline.outcome import StepFailed
 from pipeline.principal import Forbidden, Principal
 from pipeline.states import Event

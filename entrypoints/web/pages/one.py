@@ -41,7 +41,7 @@ from pipeline.checks import CODE_LIMIT, CheckVerdict
 from pipeline.errors import Action
 from pipeline.humanize import counted
 from pipeline.inventory.archive import ArchivedBatch, ArchivedJob
-from pipeline.inventory.finding_search import FindingSearch
+from pipeline.inventory.search.by_findings import FindingSearch
 from pipeline.notify import report_mail
 from pipeline.principal import Principal, Role
 from pipeline.records import Batch, Job, age

@@ -18,7 +18,7 @@ from operations.objects.recheck import Recheck
 from operations.objects.search import QUERY_LIMIT, ObjectList, find_objects
 from pipeline.attempt import Attempt
 from pipeline.checks import CHECK_NAME, CODE_LIMIT, CheckVerdict
-from pipeline.inventory.finding_search import FindingSearch
+from pipeline.inventory.search.by_findings import FindingSearch
 from pipeline.preservation import premis_record
 from pipeline.preservation.custody import Reading, size_of
 from pipeline.principal import Principal

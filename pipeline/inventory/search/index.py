@@ -37,7 +37,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
 from pipeline.inventory import tables
-from pipeline.inventory.search_tokens import Findable, tokens_of
+from pipeline.inventory.search.tokens import Findable, tokens_of
 from pipeline.inventory.tables import (
     collections,
     dublin_kernels,

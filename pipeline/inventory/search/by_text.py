@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 
 from sqlalchemy import ColumnElement, Connection, and_, bindparam, select
 
-from pipeline.inventory import finding_search, search_index
-from pipeline.inventory.finding_search import FindingSearch, FoundObject
-from pipeline.inventory.search_index import TokenQuery
-from pipeline.inventory.search_tokens import (
+from pipeline.inventory.search import by_findings, index
+from pipeline.inventory.search.by_findings import FindingSearch, FoundObject
+from pipeline.inventory.search.index import TokenQuery
+from pipeline.inventory.search.tokens import (
     compared_digests,
     identifier,
     of_collection,
@@ -50,7 +50,7 @@ def hits(
         return ()
 
     def condition(key: ColumnElement[int]) -> ColumnElement[bool]:
-        return and_(sees(sight, key), finding_search.meets(connection, search, key))
+        return and_(sees(sight, key), by_findings.meets(connection, search, key))
 
     matching: list[Hit] = []
     before, first = divmod(after, _RANKS) if after else (_NEWEST, 0)
@@ -58,7 +58,7 @@ def hits(
     for rank in range(first, len(ranks)):
         common = rank > 0 and sight.depositor is None
         required = _narrowed(TokenQuery(ranks[rank], but=ranks[:rank], common=common), sight)
-        rows = search_index.newest(connection, required, condition, before, limit - len(matching))
+        rows = index.newest(connection, required, condition, before, limit - len(matching))
         matching += (Hit(key, key * _RANKS + rank) for key in rows)
         if len(matching) == limit:
             break
@@ -80,7 +80,7 @@ def _narrowed(required: TokenQuery, sight: Sight) -> TokenQuery:
 def arks_identified(connection: Connection, name: str) -> tuple[str, ...]:
     """The ARKs of the objects with this ARK, with or without its prefix, or this local id."""
     required = TokenQuery((identifier(name),))
-    keys = search_index.newest(connection, required, lambda key: key > 0, _NEWEST, FILES_READ)
+    keys = index.newest(connection, required, lambda key: key > 0, _NEWEST, FILES_READ)
     query = select(objects.c.ark).where(objects.c.id.in_(keys)).order_by(objects.c.id)
     return tuple(connection.scalars(query))
 
@@ -92,7 +92,7 @@ def found_by(connection: Connection, query: str, shown: Sequence[FoundObject]) -
 
 
 _FILES = (
-    select(*search_index.NAME_AND_DIGESTS)
+    select(*index.NAME_AND_DIGESTS)
     .join(versions, versions.c.id == files.c.inv_version_id)
     .join(objects, objects.c.id == versions.c.inv_object_id)
     .where(objects.c.ark == bindparam("ark"), files.c.pathname.like(f"{PRODUCER}%"))

@@ -1,0 +1,119 @@
+"""Engines and transactions of both SQL databases, and what their errors mean."""
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event
+from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
+
+from pipeline.errors import UsageRefused
+from pipeline.records import Record
+
+LOCK_WAIT = 30
+"""Seconds to wait for another writer's lock."""
+_SQLITE_BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+_OUTAGES = ("FULL", "IOERR", "CANTOPEN", "READONLY", "PERM")
+_SQLITE_UNREACHABLE = {getattr(sqlite3, f"SQLITE_{name}") for name in _OUTAGES}
+_POSTGRESQL_UNUSABLE = {"25006", "42501", "53100"}
+"""SQLSTATE: read-only transaction, insufficient privilege, disk full: every transaction would fail."""
+_POSTGRESQL_OPTIONS: dict[str, Any] = {
+    "application_name": "arkline",
+    "connect_timeout": 10,
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    # milliseconds until a server that vanished silently is detected
+    "tcp_user_timeout": 60_000,
+}
+
+
+def new_engine(url: URL) -> Engine:
+    if url.get_backend_name() == "sqlite":
+        return _sqlite(url)
+    return _postgresql(url)
+
+
+def _as_json(value: Any) -> str:
+    """Serialize to JSON; a Record serializes itself, because a report may have 100,000 jobs."""
+    return value.model_dump_json() if isinstance(value, Record) else json.dumps(value)
+
+
+_POOL: dict[str, Any] = {"json_serializer": _as_json, "pool_size": 4, "max_overflow": 60}
+
+
+def _sqlite(url: URL) -> Engine:
+    Path(url.database or "").parent.mkdir(parents=True, exist_ok=True)
+    engine = create_engine(url, connect_args={"timeout": LOCK_WAIT}, **_POOL)
+
+    @event.listens_for(engine, "connect")
+    def prepare(connection: sqlite3.Connection, record: object) -> None:
+        # The driver's own BEGIN comes too late, and is never IMMEDIATE.
+        connection.isolation_level = None
+        connection.execute("PRAGMA foreign_keys = ON")
+        # A recorded version must survive a power cut: the job completes right after the commit.
+        connection.execute("PRAGMA synchronous = FULL")
+
+    return engine
+
+
+def _postgresql(url: URL) -> Engine:
+    try:
+        return create_engine(url, connect_args=_POSTGRESQL_OPTIONS, pool_pre_ping=True, **_POOL)
+    except ModuleNotFoundError as error:
+        raise UsageRefused("PostgreSQL needs its driver: pip install 'arkline[postgresql]'") from error
+
+
+@contextmanager
+def transaction(engine: Engine, *, writing: bool) -> Iterator[Connection]:
+    """A transaction, committed at the end of the block.
+
+    It begins here and not in a listener: with one, SQLAlchemy would look for listeners at every statement.
+    """
+    with engine.connect() as connection, connection.begin():
+        connection.exec_driver_sql(_first_statement(engine.dialect.name, writing))
+        yield connection
+
+
+def _first_statement(dialect: str, writing: bool) -> str:
+    if dialect == "sqlite":
+        # a transaction that reads before it writes cannot wait for another writer, unless it is IMMEDIATE
+        return "BEGIN IMMEDIATE" if writing else "BEGIN"
+    return f"SET LOCAL lock_timeout = '{LOCK_WAIT}s'"
+
+
+def is_transient(error: Exception) -> bool:
+    """True if the same transaction may succeed in a moment.
+
+    This includes IntegrityError: if two transactions insert the same row, the second finds it when retried.
+    """
+    if isinstance(error, IntegrityError):
+        return True
+    if not isinstance(error, DBAPIError):
+        return False
+    if isinstance(error.orig, sqlite3.Error):
+        return _primary_code(error.orig) in _SQLITE_BUSY
+    return isinstance(error, OperationalError) or error.connection_invalidated
+
+
+def is_unreachable(error: Exception) -> bool:
+    """True if the database cannot be used now, for a reason that an operator may be fixing."""
+    if not isinstance(error, DBAPIError):
+        return False
+    if isinstance(error.orig, sqlite3.Error):
+        return _primary_code(error.orig) in _SQLITE_UNREACHABLE
+    return getattr(error.orig, "sqlstate", None) in _POSTGRESQL_UNUSABLE
+
+
+def first_line(error: Exception) -> str:
+    """The first line of the driver's message; SQLAlchemy's message has the statement and its values."""
+    message = str(error.orig if isinstance(error, DBAPIError) else error)
+    return message.strip().partition("\n")[0] or type(error).__name__
+
+
+def _primary_code(error: sqlite3.Error) -> int:
+    # the lowest byte of an extended result code is the primary code
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF

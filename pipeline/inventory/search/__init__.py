@@ -1,0 +1,1 @@
+"""The search of objects: by text, and by what checks found."""
