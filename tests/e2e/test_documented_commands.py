@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from entrypoints.stack.home import environment_path, running_pid
+from tests.support.pages import commands
 from tests.support.polling import eventually
 from tests.support.stack_shell import PROJECT, Site, started
 
@@ -21,9 +22,10 @@ LAST = "docs/operators/install.md"
 """It ends with the command that stops the stack."""
 
 NOT_RUN = {
-    "docker ": "needs Docker; tests/e2e/test_deployment.py reads the compose file",
-    "helm ": "needs Helm and a cluster; tests/e2e/test_deployment.py reads the chart",
-    "sudo ": "changes the machine; tests/e2e/test_deployment.py reads the units",
+    "docker ": "needs Docker; ./dev containers runs the compose file",
+    "arkline() ": "needs Docker; ./dev containers executes the page",
+    "helm ": "needs a cluster; ./dev containers plays the pods of the chart",
+    "sudo ": "changes the machine; tests/unit/test_systemd.py reads the units",
     "pip install ": "tests/e2e/test_wheel.py installs the wheel",
     "arkline standalone start ": "a second stack; tests/e2e/test_wheel.py starts it",
     "celery -A arkline events": "ends at Ctrl-C; tests/e2e/test_task_events.py listens",
@@ -123,22 +125,6 @@ echo "$bid" > bid
 """A failed batch of three failed jobs, for the pages about failures; the files `bid` and `jids` name them."""
 
 
-def commands(page: Path) -> list[str]:
-    """The commands of the page's shell blocks; of the README also those of its tables."""
-    found: list[str] = []
-    fence: str | None = None
-    for line in page.read_text().replace("\\\n", " ").splitlines():
-        if line.startswith("```"):
-            fence = line.removeprefix("```") if fence is None else None
-        elif fence == "sh":
-            found.append(re.sub(r"(^|\s+)#.*", "", line))
-        elif fence == "console" and line.startswith("$ "):
-            found.append(line.removeprefix("$ "))
-        elif fence is None and page.name == "README.md" and line.startswith("|"):
-            found += re.findall(r"`(arkline [^`]+)`", line)
-    return [command for command in found if command.strip()]
-
-
 PAGES = {
     str(page.relative_to(PROJECT)): found
     for page in sorted([*PROJECT.glob("*.md"), *(PROJECT / "docs").rglob("*.md")])
@@ -166,6 +152,7 @@ def real(site: Site, page: str, command: str, said: str) -> str:
         ". .venv/bin/activate && . var/run/environment": f". {environment}",
         "~/.local/share/arkline/run/environment": environment,
         "/backups/2026-11-22": "backup",
+        "--to /backups": "--to .",
         "http://library.example.org": site.source.url(""),
         "https://example.org": site.source.url(""),
         "https://ingest.example.org": site.info.web_url.rstrip("/"),

@@ -82,8 +82,8 @@ def test_the_image_begins_with_one_that_is_named_by_version_and_digest() -> None
     default = re.fullmatch(r"\$\{BASE_IMAGE:-(.+)\}", base)
     assert default
     assert re.fullmatch(VERSION_AND_DIGEST, default[1])
-    assert [stage.split()[0] for stage in others] == [name, name]
-    assert foreign == ["build"]
+    assert [stage.split()[0] for stage in others] == [name, "libraries", name]
+    assert foreign == ["libraries", "build"]
 
 
 def test_the_chart_has_the_same_servers_as_the_compose_file() -> None:
@@ -335,7 +335,7 @@ def test_the_image_is_built_from_packages_with_known_digests() -> None:
     text = (PROJECT / "Dockerfile").read_text()
 
     installs = re.findall(r"pip (?:download|install|wheel) [^&\\\n]*", text)
-    assert len(installs) == 5
+    assert len(installs) == 6
     assert all("--require-hashes" in install or "--no-index" in install for install in installs)
     lock = (PROJECT / "tools" / "build.lock").read_text()
     assert re.fullmatch(r"setuptools==\S+ \\\n    --hash=sha256:[0-9a-f]{64}\n", lock)

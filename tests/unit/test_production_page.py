@@ -1,26 +1,23 @@
-"""Each command of docs/operators/production.md is executed by a test, or named for another one."""
+"""Each command of docs/operators/production.md is executed by the drill of containers, or cannot be."""
 
-from tests.e2e.test_documented_commands import PAGES, is_run
 from tests.support.fleet import PROJECT
-from tests.support.production_commands import BY_THE_DRILL, ELSEWHERE
-
-COMMANDS = [command.strip() for command in PAGES["docs/operators/production.md"]]
-
-
-def test_each_command_of_the_page_is_run_or_named() -> None:
-    named = (*BY_THE_DRILL, *ELSEWHERE)
-    left = [command for command in COMMANDS if not is_run(command) and not command.startswith(named)]
-
-    assert left == []
-    assert [command for command in COMMANDS if is_run(command)]
+from tests.support.pages import commands
+from tools.containers.page import ELSEWHERE, PAGE, UP, executed
 
 
-def test_each_named_command_is_on_the_page() -> None:
-    assert [command for command in BY_THE_DRILL if command not in COMMANDS] == []
-    assert [start for start in ELSEWHERE if not any(command.startswith(start) for command in COMMANDS)] == []
+def test_the_drill_executes_every_command_but_those_that_need_a_cluster_systemd_or_grafana() -> None:
+    left = [command for command in commands(PAGE) if command not in executed()]
+
+    assert len(left) == len(ELSEWHERE) == 4
+    assert executed()[0] == UP
 
 
-def test_each_test_that_is_named_exists() -> None:
+def test_each_command_that_the_drill_leaves_out_is_on_the_page() -> None:
+    for start in ELSEWHERE:
+        assert any(command.startswith(start) for command in commands(PAGE)), start
+
+
+def test_each_module_that_tests_what_a_command_uses_exists() -> None:
     modules = {path.stem for path in (PROJECT / "tests").rglob("test_*.py")}
 
-    assert set(ELSEWHERE.values()) <= modules
+    assert {name for _, named in ELSEWHERE.values() for name in named} <= modules

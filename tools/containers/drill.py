@@ -15,7 +15,7 @@ from typing import Any
 from entrypoints.stack.child import free_ports
 from tools.checkout import PROJECT
 from tools.command_line import say
-from tools.containers import chart, images, losses
+from tools.containers import chart, images, losses, page
 from tools.containers.engine import CannotRun, Engine, EngineFailed, engine
 from tools.containers.project import Project
 from tools.containers.story import NotCovered, StepFailed, Story
@@ -90,6 +90,8 @@ PLANS = {
     "compose": Plan(losses.LONG),
     "profiles": Plan(losses.LONG, ("ensemble", "postgresql")),
     "upgrade": Plan(losses.UPGRADE),
+    "announced": Plan(losses.ANNOUNCED),
+    "page": Plan(page.READ),
     "chart": Plan(chart.CHART),
 }
 """The stories of the long form; `profiles` are those of docker-compose.yml."""

@@ -8,8 +8,10 @@ from pathlib import Path
 import yaml
 
 from tests.upgrade import releases
+from tests.upgrade.releases import Release
 from tools.checkout import PROJECT
 from tools.containers import images
+from tools.containers.encryption import encrypted
 from tools.containers.project import Project
 from tools.containers.steps import SHORT, all_healthy, as_the_file_says, deposit, everything_stored
 from tools.containers.story import NotCovered, StepFailed, Story
@@ -51,10 +53,19 @@ def _objects(story: Story) -> list[str]:
     return sorted(item["ark"] for item in json.loads(story.arkline("objects", "--json"))["objects"])
 
 
-def upgrade(story: Story) -> None:
+def from_before(story: Story) -> None:
+    """The release before, in clear text, is stopped with a deposit in flight; this one continues with TLS."""
+    _upgrade(story, releases.BEFORE)
+
+
+def from_announced(story: Story) -> None:
     """0.2.1 is stopped with a deposit in flight, and this release continues with its volumes."""
+    _upgrade(story, releases.ANNOUNCED)
+
+
+def _upgrade(story: Story, release: Release) -> None:
     present = story.project
-    story.project = _earlier(story)
+    story.project = _earlier(story, release)
     story.client = BEFORE
     all_healthy(story)
     deposit(story)
@@ -71,15 +82,15 @@ def upgrade(story: Story) -> None:
     deposit(story)
 
 
-def _earlier(story: Story) -> Project:
+def _earlier(story: Story, release: Release) -> Project:
     """The earlier release under the name of the project: its image, built by its Dockerfile, and its file."""
     checkout = story.folder / "earlier"
     checkout.mkdir()
     archive = subprocess.run(
-        ["git", "archive", releases.ANNOUNCED.commit], cwd=PROJECT, capture_output=True, check=False
+        ["git", "archive", release.commit], cwd=PROJECT, capture_output=True, check=False
     )
     if archive.returncode:
-        raise NotCovered(f"this checkout has no commit {releases.ANNOUNCED.commit}: git fetch --unshallow")
+        raise NotCovered(f"this checkout has no commit {release.commit}: git fetch --unshallow")
     subprocess.run(["tar", "--extract"], cwd=checkout, input=archive.stdout, check=True)
     variables = story.project.variables
     images.build(story.project.engine, checkout, BEFORE, variables["ARKLINE_BASE_IMAGE"])
@@ -100,5 +111,6 @@ def _earlier(story: Story) -> Project:
     return replace(story.project, checkout=checkout)
 
 
-LONG = (*SHORT, backup)
-UPGRADE = (upgrade,)
+LONG = (*SHORT, encrypted, backup)
+UPGRADE = (from_before,)
+ANNOUNCED = (from_announced,)

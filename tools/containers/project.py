@@ -55,12 +55,15 @@ class Project:
             if not service.get("profiles") or set(service["profiles"]) & set(self.profiles)
         }
 
-    def compose(self, *arguments: str) -> str:
+    @property
+    def arguments(self) -> list[str]:
+        """Those of podman-compose that name the project."""
         chosen = [part for profile in self.profiles for part in ("--profile", profile)]
         files = [part for file in self.files for part in ("--file", str(file))]
-        return self.engine.run(
-            "podman-compose", "--project-name", self.name, *files, *chosen, *arguments, more=self.variables
-        )
+        return ["--project-name", self.name, *files, *chosen]
+
+    def compose(self, *arguments: str) -> str:
+        return self.engine.run("podman-compose", *self.arguments, *arguments, more=self.variables)
 
     @property
     def servers(self) -> list[str]:
@@ -141,9 +144,11 @@ class Project:
     def execute(self, service: str, *command: str) -> str:
         return self.engine.run("podman", "exec", self.container(service), *command)
 
-    def log(self, container: str) -> str:
-        """Its last lines, of standard output and standard error."""
-        return self.engine.run("sh", "-c", 'podman logs --tail 15 "$0" 2>&1', container, check=False).strip()
+    def log(self, container: str, *chosen: str) -> str:
+        """Lines of its standard output and standard error; the last ones, if options choose no others."""
+        command = 'podman logs "$@" 2>&1'
+        options = chosen or ("--tail", "15")
+        return self.engine.run("sh", "-c", command, "sh", *options, container, check=False).strip()
 
     def down(self, *, volumes: bool) -> None:
         """Remove containers and networks: after the file's grace periods, or at once and with `volumes`."""
@@ -153,6 +158,11 @@ class Project:
 def is_well(project: Project, service: str, container: str) -> bool:
     """Whether the file's health check passes, or a service without one has ended with code 0."""
     if "healthcheck" in project.services[service]:
+        if project.services[service].get("command", [])[:2] == ["arkline", "worker"]:
+            # its check takes seconds of CPU: not before the worker says that it is ready
+            started = project.engine.inspect("container", container)["State"]["StartedAt"]
+            if " ready." not in project.log(container, "--since", started):
+                return False
         return project.engine.succeeds("podman", "healthcheck", "run", container)
     return project.state(container) == "exited with code 0"
 
