@@ -25,7 +25,7 @@ COPY plugins plugins
 # Files of ours are apart, so that a change of them leaves the layer of the libraries.
 RUN pip wheel --quiet --no-deps --no-index --find-links /build --wheel-dir /ours . \
     && /opt/arkline/bin/pip install --quiet --no-index --no-deps --prefix /ours/prefix /ours/* \
-    && /opt/arkline/bin/pip install --quiet --no-index --dry-run --find-links /ours "arkline[certificates,flower,oidc,otel,postgresql,pronom,s3]"
+    && /opt/arkline/bin/pip install --quiet --no-index --dry-run --find-links /ours "arkline[flower,oidc,otel,postgresql,pronom,s3]"
 
 FROM python
 RUN groupadd --gid 10001 arkline \

@@ -2,11 +2,14 @@
 
 import socket
 import ssl
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 ANSWER_TIMEOUT = 2.0
 """Seconds for a connection and for each of its answers."""
+
+RENEW_BEFORE = timedelta(days=7)
+"""Whose certificate ends sooner has missed its renewal, 10 days before the end of one of 30 days."""
 
 _WHATEVER_THE_TIME = ssl.VerifyFlags(0x200000)
 """OpenSSL's X509_V_FLAG_NO_CHECK_TIME, which Python does not name."""

@@ -1,6 +1,5 @@
 """What Redis says of itself, and the clocks of the workers."""
 
-import ssl
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -53,12 +52,3 @@ def workers_clocks(settings: Settings) -> dict[str, tuple[float, float]]:
             if time.monotonic() > deadline:
                 break
     return differences
-
-
-def tls(settings: Settings) -> tuple[ssl.SSLContext, str, int]:
-    """The context, the host and the port of a `rediss:` URL; OSError names a file that cannot be used."""
-    given = client(settings, SECONDS).connection_pool.connection_kwargs
-    context = ssl.create_default_context(cafile=given.get("ssl_ca_certs"))
-    if given.get("ssl_certfile"):
-        context.load_cert_chain(given["ssl_certfile"], given.get("ssl_keyfile"))
-    return context, given["host"], given["port"]

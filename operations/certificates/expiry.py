@@ -18,7 +18,7 @@ def valid_until(settings: Settings) -> dict[str, datetime]:
     signs ends before it does.
     """
     ends: dict[str, list[datetime]] = {}
-    for server, trusting, host, port in _servers(settings):
+    for server, trusting, host, port in servers(settings):
         with suppress(OSError):
             ends.setdefault(server, []).append(peers.valid_until(trusting, host, port))
     return {server: min(several) for server, several in ends.items()}
@@ -27,12 +27,13 @@ def valid_until(settings: Settings) -> dict[str, datetime]:
 def expired_broker(settings: Settings) -> str:
     """What to say if Redis' certificate has expired; else an empty text. Takes some 2 seconds."""
     messages = (
-        peers.expired(own, host, port) for name, own, host, port in _servers(settings) if name == "redis"
+        peers.expired(own, host, port) for name, own, host, port in servers(settings) if name == "redis"
     )
     return next(filter(None, messages), "")
 
 
-def _servers(settings: Settings) -> Iterator[tuple[str, ssl.SSLContext, str, int]]:
+def servers(settings: Settings) -> Iterator[tuple[str, ssl.SSLContext, str, int]]:
+    """Name, context, host and port of each server that is used with TLS."""
     with suppress(OSError):
         if settings.zk_tls_ca:
             for address in settings.zk_hosts.partition("/")[0].split(","):
@@ -40,5 +41,8 @@ def _servers(settings: Settings) -> Iterator[tuple[str, ssl.SSLContext, str, int
                 yield "zookeeper", tls_context(settings), host, int(port)
         broker = urlsplit(settings.broker_url)
         if broker.scheme == "rediss" and broker.hostname:
-            authority = parse_qs(broker.query).get("ssl_ca_certs", [None])[0]
-            yield "redis", peers.context(authority), broker.hostname, broker.port or 6379
+            files = {name: paths[0] for name, paths in parse_qs(broker.query).items()}
+            trusting = peers.context(files.get("ssl_ca_certs"))
+            if own := files.get("ssl_certfile"):
+                trusting.load_cert_chain(own, files.get("ssl_keyfile"))
+            yield "redis", trusting, broker.hostname, broker.port or 6379

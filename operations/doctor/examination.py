@@ -1,20 +1,23 @@
 """All that is examined before production, and when something is wrong at night.
 
 Nothing is changed: no store is created, and files that measure a disk are removed. What needs ZooKeeper is
-not known while it does not answer.
+not known while it does not answer. All probes run at the same time and are waited for for a bounded time: a
+disk or a server may hang, and a probe that hangs is left behind in its thread, which ends with the process.
 """
 
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from operations.doctor import broker, fleet, host, inventory, outside, probing, record
-from operations.doctor.line import Examination, Line, line, unknown
-from operations.doctor.probing import Probe
+from operations.doctor import fleet, host, servers
+from operations.doctor.line import Examination, Line, Todo, line, unknown
 from operations.site import Site
 from pipeline import plugins, records
 from pipeline.errors import Action, ArklineError, Remedy
@@ -23,16 +26,49 @@ from zkstate.care import deployment
 from zkstate.connection.session import connect
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
     from pipeline.principal import Principal
     from pipeline.settings import Settings
 
 CONNECT_SECONDS, ANSWER_SECONDS = 3.0, 10.0
 
-MOUNT = f"mount it on this host; the user of the fleet has to own it {host.STORAGE}"
+LIMIT = 20.0
+"""Seconds for all probes together."""
+
+T = TypeVar("T")
+
+
+class Probe(NamedTuple):
+    area: str
+    name: str
+    """Of the line that says why there are no others."""
+    examine: Callable[..., Iterable[Line]]
+    todo: Todo
+    """If the probe has no result."""
+
+
 SERVERS = "see that it answers and accepts the login (install.md#servers)"
 AWAY = "repeat this once the record can be used (runbook.md#zookeeper-was-unreachable)"
+
+OF_SETTINGS = (
+    Probe("host", "versions", host.versions, f"install the wheel {host.INSTALL}"),
+    Probe("host", "settings", host.settings_and_secrets, "see settings.md"),
+    Probe("host", "limits", host.limits, f"see by hand {host.LIMITS}"),
+    Probe("zookeeper", "servers", servers.zookeeper, SERVERS),
+    Probe("redis", "server", servers.broker, SERVERS),
+    Probe("inventory", "database", servers.inventory, SERVERS),
+    Probe("certificates", "servers", servers.certificates, servers.RENEW),
+    Probe("clocks", "hosts", servers.workers, "see production.md#clocks"),
+    Probe("mail", "server", servers.mail, f"see by hand {servers.MAIL}"),
+    Probe("collections", "profiles", fleet.collections, "see profiles.md"),
+)
+OF_RECORD = (
+    Probe("zookeeper", "session", servers.session, AWAY),
+    Probe("working storage", "mount", fleet.mounted, AWAY),
+    Probe("stores", "id", fleet.deployment, AWAY),
+    Probe("fleet", "processes", fleet.processes, AWAY),
+    Probe("fleet", "problems", fleet.troubles, AWAY),
+    Probe("care", "backup", fleet.care, AWAY),
+)
 
 
 @contextmanager
@@ -51,52 +87,55 @@ def opened(settings: Settings) -> Iterator[Site | ArklineError]:
 
 
 def examine(settings: Settings, principal: Principal, site: Site | ArklineError) -> Examination:
-    """Takes at most `probing.LIMIT` seconds."""
-    probes = (*_of_host(settings), *_of_servers(settings), *_of_record(principal, site))
-    return Examination(host=socket.gethostname(), at=records.now(), lines=probing.examine(probes))
+    """Takes at most `LIMIT` seconds."""
+    deadline = time.monotonic() + LIMIT
+    calls = [(one, partial(_examined, one, settings)) for one in (*OF_SETTINGS, *_folders(settings))]
+    calls += [(one, partial(_examined, one, site, principal)) for one in OF_RECORD]
+    running = [(one, started(call)) for one, call in calls]
+    lines = tuple(shown for one, future in running for shown in _lines(one, future, deadline))
+    return Examination(host=socket.gethostname(), at=records.now(), lines=lines)
 
 
-def _of_host(settings: Settings) -> Iterator[Probe]:
-    yield Probe("host", "versions", host.versions, f"install the wheel {host.INSTALL}")
-    yield Probe("host", "settings", partial(host.settings_and_secrets, settings), "see settings.md")
-    yield Probe("host", "limits", host.limits, f"see by hand {host.LIMITS}")
-    folders = {"working storage": settings.working, "uploads": settings.uploads_folder}
-    if not plugins.choosing(plugins.STORAGE):
-        folders["storage root"] = settings.storage
-    for area, path in folders.items():
-        if not path.is_dir():
-            absent = unknown("folder", f"{path} is not there: not mounted, or not used yet", MOUNT)
-            yield Probe(area, "folder", partial(tuple, [absent]), MOUNT)
-            continue
-        use = Root(path).staging if area == "storage root" else path
-        yield Probe(area, "folder", partial(host.folder, path, use, MOUNT), MOUNT)
-        working = area == "working storage"
-        yield Probe(area, "space", partial(host.space, settings, path, working=working), MOUNT)
+def started(call: Callable[[], T]) -> Future[T]:
+    """The result of a call in a thread of its own."""
+    future: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(call())
+        except Exception as error:  # noqa: BLE001 - raised where the result is read
+            future.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    return future
 
 
-def _of_servers(settings: Settings) -> Iterator[Probe]:
-    yield Probe("zookeeper", "servers", partial(record.servers, settings), SERVERS)
-    yield Probe("redis", "server", partial(broker.server, settings), SERVERS)
-    yield Probe("inventory", "database", partial(inventory.database, settings), SERVERS)
-    yield Probe("clocks", "hosts", partial(broker.workers, settings), "see production.md#clocks")
-    yield Probe("mail", "server", partial(outside.mail, settings), f"see by hand {outside.MAIL}")
-    yield Probe("collections", "profiles", partial(outside.collections, settings), "see profiles.md")
+def _folders(settings: Settings) -> Iterator[Probe]:
+    for area, path, use in (
+        ("working storage", settings.working, settings.working),
+        ("uploads", settings.uploads_folder, settings.uploads_folder),
+        ("storage root", settings.storage, Root(settings.storage).staging),
+    ):
+        if area != "storage root" or not plugins.choosing(plugins.STORAGE):
+            yield Probe(area, "folder", partial(host.folder, path=path, use=use), host.MOUNT)
 
 
-def _of_record(principal: Principal, site: Site | ArklineError) -> Iterator[Probe]:
-    parts: dict[tuple[str, str], Callable[[Site], Iterable[Line]]] = {
-        ("zookeeper", "session"): record.session,
-        ("working storage", "mount"): fleet.mounted,
-        ("stores", "id"): fleet.deployment,
-        ("fleet", "processes"): fleet.processes,
-        ("fleet", "problems"): partial(fleet.troubles, principal=principal),
-        ("care", "backup"): fleet.care,
-    }
-    for (area, name), part in parts.items():
-        if isinstance(site, Site):
-            yield Probe(area, name, partial(part, site), AWAY)
-        elif area == "zookeeper":
-            away = line(name, str(site), *(site.remedies or (AWAY,)), wrong=True)
-            yield Probe(area, name, partial(tuple, [away]), AWAY)
-        else:
-            yield Probe(area, name, partial(tuple, [unknown(name, "the record cannot be used", AWAY)]), AWAY)
+def _examined(probe: Probe, subject: Settings | Site | ArklineError, *others: Principal) -> tuple[Line, ...]:
+    if not isinstance(subject, ArklineError):
+        return tuple(probe.examine(subject, *others))
+    if probe.area == "zookeeper":
+        raise subject
+    return (unknown(probe.name, "the record cannot be used", AWAY),)
+
+
+def _lines(probe: Probe, future: Future[tuple[Line, ...]], deadline: float) -> Iterator[Line]:
+    lines: tuple[Line, ...]
+    try:
+        lines = future.result(max(0.0, deadline - time.monotonic()))
+    except ArklineError as error:
+        lines = (line(probe.name, str(error), *(error.remedies or (probe.todo,)), wrong=True),)
+    except Exception as error:  # noqa: BLE001 - one probe must not hide the others; its line names the error
+        why = "no answer in time" if isinstance(error, TimeoutError) else f"{type(error).__name__}: {error}"
+        lines = (unknown(probe.name, why, probe.todo),)
+    for one in lines:
+        yield one.model_copy(update={"area": probe.area})

@@ -1,4 +1,4 @@
-"""The deployment: its stores, the processes of the fleet, what stops jobs, and the last backup and check."""
+"""The deployment: its stores and profiles, the processes, what stops jobs, the last backup and check."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from operations.doctor.line import Line, line, unknown
-from operations.fleet import fleet, health
-from operations.fleet.record_fault import record_fault
+from operations.explanation import Obstacle
+from operations.fleet import health
+from operations.fleet.fleet import Fleet
 from operations.reasons import Reason
-from pipeline import humanize, records
-from pipeline.errors import Action, Remedy
+from pipeline import humanize, plugins, records
+from pipeline.errors import Action, ArklineError, Remedy
+from pipeline.identifiers.ezid import EzidMinter
 from pipeline.machine import Queue
 from pipeline.outcome import REMEDIES, ServiceDown
+from pipeline.profiles.profile import Profile, Profiles
 from pipeline.working_storage import mount
 from tasks import stores
 from zkstate.fleet import notes, scheduled
@@ -21,13 +24,24 @@ from zkstate.record import space
 if TYPE_CHECKING:
     from operations.site import Site
     from pipeline.principal import Principal
+    from pipeline.settings import Settings
 
-OLD_BACKUP, OLD_CHECK = 36 * 3600.0, 36 * 3600.0
-"""Seconds: each is made every night."""
+NIGHTLY = 36 * 3600.0
+"""Seconds: the greatest age of what is made every night."""
+
+EZID_SECONDS = 5.0
+
+TEST_NAAN = "99999"
+"""Reserved for tests: its ARKs are nobody's, and resolve nowhere."""
+
+OWN_LINES = {Reason.NO_WORKER, Reason.NO_BEAT, Reason.RECORD_LIMIT, Reason.RECORD_FULL}
+"""Problems of the status that other lines show."""
+
+EZID = "(services.md#ezid)"
 
 
-def deployment(site: Site) -> Iterator[Line]:
-    """The ids of record, storage root and inventory; none is created."""
+def deployment(site: Site, _: Principal) -> Iterator[Line]:
+    """The ids of record, storage root and inventory; none is created. The status compares them further."""
     markers = {}
     for store in stores.stores_of(site.session, site.settings).every:
         try:
@@ -35,14 +49,11 @@ def deployment(site: Site) -> Iterator[Line]:
         except ServiceDown as down:
             yield line(str(store.service), str(down), f"{REMEDIES[down.service]} (runbook.md)", wrong=True)
     fact = ", ".join(f"{name} {marker.id if marker else 'has none'}" for name, marker in markers.items())
-    if broken := record_fault(site):
-        yield line("id", broken.message, *broken.remedies, wrong=True)
-    else:
-        step = "mount what is absent (runbook.md#a-store-is-absent-foreign-or-older)"
-        yield line("id", fact, step, wrong=len({marker and marker.id for marker in markers.values()}) > 1)
+    step = "mount what is absent (runbook.md#a-store-is-absent-foreign-or-older)"
+    yield line("id", fact, step, wrong=len({marker and marker.id for marker in markers.values()}) > 1)
 
 
-def mounted(site: Site) -> Iterator[Line]:
+def mounted(site: Site, _: Principal) -> Iterator[Line]:
     """Whether working storage is mounted, as far as the record knows that it was."""
     folder, was_marked = site.settings.working, space.WorkingStorage(site.session).was_marked()
     gone = was_marked and not mount.is_marked(folder)
@@ -51,19 +62,18 @@ def mounted(site: Site) -> Iterator[Line]:
     yield line("mount", fact, step, wrong=gone)
 
 
-def processes(site: Site) -> Iterator[Line]:
+def processes(site: Site, _: Principal) -> Iterator[Line]:
     beats = scheduled.contenders(site.session)
     yield line("beats", str(beats), Remedy(Action.START_BEAT), warn=beats < 2, wrong=not beats)
-    current = fleet.Fleet(site)
+    current = Fleet(site)
     if current.fault is not None:
         yield unknown("workers", "Redis gives them no messages", "see the lines of redis (runbook.md)")
         return
     for queue in Queue:
         consumers = current.consumers(queue)
-        number, names = sum(one.processes for one in consumers), ", ".join(one.name for one in consumers)
-        obstacles = [one for one in current.obstacles(queue) if one.waits_for == queue]
-        todo = current.remedies(obstacles) or (Remedy(Action.START_WORKER, queue),)
-        fact = f"{humanize.counted(number, 'process', 'processes')} of {names or 'no worker'}"
+        number = humanize.counted(sum(one.processes for one in consumers), "process", "processes")
+        fact = f"{number} of {', '.join(one.name for one in consumers) or 'no worker'}"
+        todo = current.remedies([Obstacle(reason=Reason.NO_WORKER, waits_for=queue)])
         yield line(f"queue {queue}", fact, *todo, wrong=not consumers)
     hosts = sorted({one.name.rpartition("@")[2] for one in current.workers})
     one_host = len(hosts) > 1 and site.settings.inventory.startswith("sqlite")
@@ -72,25 +82,24 @@ def processes(site: Site) -> Iterator[Line]:
 
 
 def troubles(site: Site, principal: Principal) -> Iterator[Line]:
-    """What the status shows as a problem; missing workers and beats have lines of their own."""
+    """What the status shows as a problem."""
     view = health.overview(site, principal).health
     for problem in view.problems:
-        if problem.reason in (Reason.NO_WORKER, Reason.NO_BEAT):
-            continue
-        text = problem.reason.of_fleet.format(problem.waits_for, message=problem.message)
-        todo = view.remedies or (f"{REMEDIES.get(problem.waits_for, 'see the status')} (runbook.md)",)
-        fact = text or f"{problem.reason}: {problem.waits_for}"
-        yield line(problem.reason, fact, *todo, warn=True, wrong=problem.stops_all)
+        if problem.reason not in OWN_LINES:
+            text = problem.reason.of_fleet.format(problem.waits_for, message=problem.message)
+            todo = view.remedies or (f"{REMEDIES.get(problem.waits_for, 'see the status')} (runbook.md)",)
+            fact = text or f"{problem.reason}: {problem.waits_for}"
+            yield line(problem.reason, fact, *todo, warn=True, wrong=problem.stops_all)
 
 
-def care(site: Site) -> Iterator[Line]:
+def care(site: Site, _: Principal) -> Iterator[Line]:
     """The last backup, and the last comparison of record and stores."""
     last, again = notes.BACKUP.readable(site.session), Remedy(Action.BACK_UP, "FOLDER")
     if last is None:
         yield unknown("backup", "the record has no note of a complete backup", again)
     else:
         fact = f"{humanize.ago(last.at)}, {last.folder} on {last.host}"
-        yield line("backup", fact, again, warn=records.age(last.at) > OLD_BACKUP)
+        yield line("backup", fact, again, warn=records.age(last.at) > NIGHTLY)
         fact = f"is {'' if last.inventory else 'not '}in {last.folder}"
         step = "install pg_dump where backups are made (maintenance.md#backup-and-restore)"
         yield line("inventory in the backup", fact, step, warn=not last.inventory)
@@ -100,4 +109,31 @@ def care(site: Site) -> Iterator[Line]:
         yield unknown("check", "the record has no note of a complete check", step)
     else:
         fact = f"{humanize.ago(audit.at)}, {humanize.counted(audit.findings, 'problem')} left"
-        yield line("check", fact, step, warn=bool(audit.findings) or records.age(audit.at) > OLD_CHECK)
+        yield line("check", fact, step, warn=bool(audit.findings) or records.age(audit.at) > NIGHTLY)
+
+
+def collections(settings: Settings) -> Iterator[Line]:
+    folder, read, wrong = Profiles(settings.profiles), list[Profile](), list[str]()
+    for name in folder.names():
+        try:
+            read.append(folder.get(name))
+        except ArklineError as error:
+            wrong.append(str(error))
+    fact = "; ".join(wrong) or f"{len(read)} in {settings.profiles}"
+    yield line("profiles", fact, "correct them (profiles.md)", wrong=bool(wrong) or not read)
+    tests = ", ".join(profile.name for profile in read if profile.naan == TEST_NAAN)
+    fact = f"of tests in {tests}: not permanent" if tests else "of your own in every profile"
+    yield line("naan", fact, "give the profiles a NAAN of your own (profiles.md)", warn=bool(tests))
+    if plugin := plugins.choosing(plugins.MINTER):
+        yield unknown("minter", f"the plugin of {plugin} has no test", f"make a test deposit {EZID}")
+        return
+    timeout = min(EZID_SECONDS, settings.connect_timeout)
+    minter = EzidMinter(settings.model_copy(update={"connect_timeout": timeout}))
+    for profile in filter(minter.uses_service, read):
+        problem, step = "", f"correct ARKLINE_EZID_URL and the login {EZID}"
+        try:
+            minter.check(profile)
+        except ArklineError as error:
+            problem = str(error)
+        fact = problem or "EZID answers; whether it accepts a name, a deposit shows"
+        yield line(f"minter of {profile.name}", fact, step, wrong=bool(problem))

@@ -17,13 +17,10 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
-from operations.doctor.line import Line, line, unknown
+from operations.doctor.line import Line, line, release, unknown
 from pipeline.file_system import opened, write_all
 from pipeline.settings import SECRETS, Settings, ignored_settings
 from pipeline.working_storage import capacity
-
-TESTED_PYTHON = ("3.11", "3.12", "3.13", "3.14")
-"""The versions of ci.yml."""
 
 LEAST_FILES, LEAST_PROCESSES = 1024, 512
 """Open files of a process, and processes and threads of its user."""
@@ -34,22 +31,13 @@ SLOW_SYNC, STALLED_SYNC = 0.05, 1.0
 LEAST_PART = 0.05
 """Part of the inodes that should be free."""
 
-STORAGE, LIMITS, INSTALL = (
-    f"{page})"
-    for page in (
-        "(production.md#storage",
-        "(production.md#limits",
-        "(install.md#one-machine-without-containers",
-    )
-)
+STORAGE, LIMITS = "(production.md#storage)", "(production.md#limits)"
+INSTALL = "(install.md#one-machine-without-containers)"
+MOUNT = f"mount it on this host; the user of the fleet has to own it {STORAGE}"
 
 
-def versions() -> Iterator[Line]:
-    version = ".".join(map(str, sys.version_info[:3]))
-    untested = version.rpartition(".")[0] not in TESTED_PYTHON
-    yield line(
-        "python", version, f"use Python {TESTED_PYTHON[0]} to {TESTED_PYTHON[-1]} {INSTALL}", warn=untested
-    )
+def versions(_: Settings) -> Iterator[Line]:
+    yield release("python", "Python", ".".join(map(str, sys.version_info[:3])), INSTALL)
     packages = {one.name.lower().replace("_", "-"): one.version for one in metadata.distributions()}
     yield line("arkline", packages["arkline"])
     required = [Requirement(text) for text in metadata.requires("arkline") or ()]
@@ -57,75 +45,68 @@ def versions() -> Iterator[Line]:
     wrong = [
         f"{one.name} {packages.get(one.name, 'is absent')}, required {one.specifier}"
         for one in needed
-        if one.name not in packages or packages[one.name] not in one.specifier
+        if packages.get(one.name, "") not in one.specifier
     ]
     fact = "; ".join(wrong) or ", ".join(f"{one.name} {packages[one.name]}" for one in needed)
-    yield line(
-        "libraries", fact, f"install the wheel into an environment of its own {INSTALL}", wrong=bool(wrong)
-    )
+    step = f"install the wheel into an environment of its own {INSTALL}"
+    yield line("libraries", fact, step, wrong=bool(wrong))
 
 
 def settings_and_secrets(settings: Settings) -> Iterator[Line]:
     gone = "; ".join(ignored_settings())
     yield line("settings", gone or "none of an earlier release", "unset these (settings.md)", warn=bool(gone))
     folder = os.environ.get(SECRETS)
-    files = [*([settings.zk_tls_key] if settings.zk_tls_key else ())]
+    files = [settings.zk_tls_key] if settings.zk_tls_key else []
     files += Path(folder).expanduser().glob("arkline_*") if folder else ()
-    readable = [str(path) for path in files if path.exists() and path.stat().st_mode & 0o004]
-    fact = (
-        f"every user of this host can read {', '.join(readable)}"
-        if readable
-        else f"{len(files)}, all private"
-    )
+    readable = ", ".join(str(path) for path in files if path.exists() and path.stat().st_mode & 0o004)
+    fact = f"every user of this host can read {readable}" if readable else f"{len(files)}, all private"
     step = "take the permission from others: chmod o= FILE (trust.md#which-process-has-which-secret)"
     yield line("secret files", fact, step, warn=bool(readable))
 
 
-def limits() -> Iterator[Line]:
+def limits(_: Settings) -> Iterator[Line]:
     """Of this process, and of the workers, beats and web processes on this host that it may read."""
     step = f"raise LimitNOFILE of the units, or the ulimits of the containers {LIMITS}"
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     yield line("open files", f"{files:,} for this command", step, warn=files < LEAST_FILES)
-    used = dict(_open_files())
-    if used:
-        number, (most, limit) = max(used.items(), key=lambda row: row[1][0] / row[1][1])
+    name = "open files of the fleet"
+    if used := sorted(_open_files(), key=lambda row: row[1] / row[2]):
+        number, most, limit = used[-1]
         fact = f"{most:,} of {limit:,} in process {number}, the most of {len(used)}"
-        yield line("open files of the fleet", fact, step, warn=limit < LEAST_FILES, wrong=most > 0.7 * limit)
+        yield line(name, fact, step, warn=limit < LEAST_FILES, wrong=most > 0.7 * limit)
     else:
-        yield unknown(
-            "open files of the fleet", "this user sees no process of it", f"run this as its user {LIMITS}"
-        )
+        yield unknown(name, "this user sees no process of it", f"run this as its user {LIMITS}")
     threads = resource.getrlimit(resource.RLIMIT_NPROC)[0]
-    step = f"raise LimitNPROC of the units, or pids_limit of the containers {LIMITS}"
     limited = threads != resource.RLIM_INFINITY
     fact = f"{threads:,} for this user" if limited else "no limit"
+    step = f"raise LimitNPROC of the units, or pids_limit of the containers {LIMITS}"
     yield line("processes", fact, step, warn=limited and threads < LEAST_PROCESSES)
 
 
-def _open_files() -> Iterator[tuple[int, tuple[int, int]]]:
-    """Process id -> its open files and their limit."""
-    for folder in Path("/proc").glob("[0-9]*"):
+def _open_files() -> Iterator[tuple[int, int, int]]:
+    """Process id, its open files and their limit."""
+    programs = {b"tasks.worker_program", b"tasks.beat_leader", b"arkline"}
+    for process in Path("/proc").glob("[0-9]*"):
         try:
-            if not {b"tasks.worker_program", b"tasks.beat_leader", b"arkline"} & {
-                *(folder / "cmdline").read_bytes().split(b"\0")
-            }:
+            if programs.isdisjoint((process / "cmdline").read_bytes().split(b"\0")):
                 continue
-            rows = [row.split() for row in (folder / "limits").read_text().splitlines()]
+            rows = [row.split() for row in (process / "limits").read_text().splitlines()]
             limit = next(row[3] for row in rows if row[:3] == ["Max", "open", "files"])
-            yield (
-                int(folder.name),
-                (len(list((folder / "fd").iterdir())), int(limit) if limit.isdecimal() else sys.maxsize),
-            )
+            number = len(list((process / "fd").iterdir()))
+            yield int(process.name), number, int(limit) if limit.isdecimal() else sys.maxsize
         except OSError:
             continue  # ended meanwhile, or another user's
 
 
-def folder(path: Path, use: Path, step: str) -> Iterator[Line]:
-    """Owner, permissions, renames and fsync of a folder; `use`: the folder in it where files are written."""
+def folder(settings: Settings, path: Path, use: Path) -> Iterator[Line]:
+    """Owner, permissions, renames, fsync and room; `use`: the folder in it where files are written."""
+    if not path.is_dir():
+        yield unknown("folder", f"{path} is not there: not mounted, or not used yet", MOUNT)
+        return
     place = use if use.is_dir() else path
     owner, own = place.stat().st_uid, os.geteuid()
-    one_user = f"run this and the fleet as one user, or: chown -R USER {path} {STORAGE}"
-    yield line("owner", f"user {owner} owns {place}, and user {own} runs this", one_user, warn=owner != own)
+    step = f"run this and the fleet as one user, or: chown -R USER {path} {STORAGE}"
+    yield line("owner", f"user {owner} owns {place}, and user {own} runs this", step, warn=owner != own)
     trial = place / f".arkline-doctor-{os.getpid()}"
     try:
         trial.mkdir()
@@ -135,14 +116,14 @@ def folder(path: Path, use: Path, step: str) -> Iterator[Line]:
             (trial / "from" / "file").rename(trial / "file")
             apart = trial.stat().st_dev != path.stat().st_dev
             fact = f"{place} and {path} are {'different file systems' if apart else 'one file system'}"
-            yield line(
-                "rename", fact, f"mount one file system at {path}, none inside it {STORAGE}", wrong=apart
-            )
+            step = f"mount one file system at {path}, none inside it {STORAGE}"
+            yield line("rename", fact, step, wrong=apart)
             yield _synced(trial / "file")
         finally:
             shutil.rmtree(trial)
     except OSError as error:
-        yield line("writing", f"{place} cannot be written: {error.strerror}", step, wrong=True)
+        yield line("writing", f"{place} cannot be written: {error.strerror}", MOUNT, wrong=True)
+    yield from _space(settings, path)
 
 
 def _synced(file: Path) -> Line:
@@ -159,10 +140,10 @@ def _synced(file: Path) -> Line:
     return line("fsync", fact, step, warn=usual > SLOW_SYNC, wrong=usual > STALLED_SYNC)
 
 
-def space(settings: Settings, path: Path, *, working: bool) -> Iterator[Line]:
+def _space(settings: Settings, path: Path) -> Iterator[Line]:
     """Free bytes against the largest accepted object, and free inodes."""
     free = room = shutil.disk_usage(path).free
-    if working:
+    if path == settings.working:
         usage = capacity.usage(settings)
         room = usage.limit(settings.working_threshold)
         free = max(0, room - usage.used)

@@ -44,20 +44,22 @@ class Examination(Record):
 Todo = Remedy | str
 
 
-def line(name: str, fact: str, *todo: Todo, warn: bool = False, wrong: bool = False) -> Line:
-    """A fault if `wrong`, else a warning if `warn`, else ok, and then without what to do."""
+def line(
+    name: str, fact: str, *todo: Todo, warn: bool = False, wrong: bool = False, known: bool = True
+) -> Line:
+    """Not known, else a fault if `wrong`, else a warning if `warn`, else ok, and then without what to do."""
     verdict = Verdict.FAULT if wrong else Verdict.WARNING if warn else Verdict.OK
-    return _line(name, verdict, fact, todo if warn or wrong else ())
+    remedies = tuple(one for one in todo if isinstance(one, Remedy))
+    step = "; ".join(one for one in todo if isinstance(one, str))
+    if known and verdict is Verdict.OK:
+        return Line(name=name, verdict=verdict, fact=fact)
+    return Line(
+        name=name, verdict=verdict if known else Verdict.NOT_KNOWN, fact=fact, remedies=remedies, step=step
+    )
 
 
 def unknown(name: str, why: str, *todo: Todo) -> Line:
-    return _line(name, Verdict.NOT_KNOWN, why, todo)
-
-
-def _line(name: str, verdict: Verdict, fact: str, todo: tuple[Todo, ...]) -> Line:
-    remedies = tuple(one for one in todo if isinstance(one, Remedy))
-    step = "; ".join(one for one in todo if isinstance(one, str))
-    return Line(name=name, verdict=verdict, fact=fact, remedies=remedies, step=step)
+    return line(name, why, *todo, known=False)
 
 
 LARGE, WRONG = 2.0, 60.0
@@ -70,3 +72,30 @@ def clock(name: str, ahead: float, uncertain: float) -> Line:
     surely = abs(ahead) - uncertain
     step = "set both clocks by NTP (production.md#clocks)"
     return line(name, fact, step, warn=surely > LARGE, wrong=surely > WRONG)
+
+
+TESTED = {
+    "Python": ("3.11", "3.12", "3.13", "3.14"),
+    "ZooKeeper": ("3.8", "3.9"),
+    "Redis": ("7", "8", "9"),
+    "PostgreSQL": ("14", "15", "16", "17", "18"),
+}
+"""The releases of ci.yml; of Redis and Valkey, the oldest is Debian 12's."""
+
+
+def release(name: str, product: str, version: str, page: str, shown: str = "") -> Line:
+    releases = TESTED[product]
+    tested = any(f"{version}.".startswith(f"{one}.") for one in releases)
+    step = f"use {product} {releases[0]} to {releases[-1]} {page}"
+    return line(name, shown or version, step, warn=not tested)
+
+
+def part(name: str, used: float, most: float, step: str, fact: str = "") -> Line:
+    """A warning from four fifths of a limit on; `most` is 0 without a limit."""
+    return line(name, fact or f"{used:,} of {most:,}", step, warn=used > 0.8 * most > 0)
+
+
+def encryption(used: object, step: str, *, unless: str = "") -> Line:
+    """`unless`: why clear text harms nobody."""
+    fact = "used" if used else f"not used: {unless or 'messages and passwords are in clear text'}"
+    return line("tls", fact, step, warn=not used and not unless)

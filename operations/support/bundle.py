@@ -19,10 +19,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pydantic import SecretStr
 from pydantic_core import to_json
 
-from operations.doctor import examination, probing
+from operations.doctor import examination
 from operations.fleet import fleet, health
 from operations.site import Site
 from operations.support.redaction import Redaction
@@ -51,7 +50,7 @@ README = f"""Facts about a deployment of arkline, made by its command support-bu
 
 doctor.json      every line of the examination by doctor
 versions.json    Python, the system, packages
-settings.json    the settings; of a secret only whether it is set
+settings.json    the settings
 fleet.json       health, outages, queues, counts by state, space, workers
 why.json         what jobs wait for, at most {EXPLAINED}
 failed.json      at most {FAILED} failed jobs with their messages
@@ -109,7 +108,7 @@ def _parts(
     return {
         "doctor.json": partial(examination.examine, settings, principal, site),
         "versions.json": _versions,
-        "settings.json": lambda: {one: _shown(value) for one, value in settings},
+        "settings.json": lambda: settings,
         "zookeeper.json": lambda: [asdict(one) for one in server_facts.servers(settings)],
         "redis.json": lambda: dict(redis_facts.info(settings)),
         **{
@@ -121,7 +120,7 @@ def _parts(
 
 def _collected(part: Callable[[], Any]) -> str:
     try:
-        value = probing.Started(part).result(time.monotonic() + SECONDS)
+        value = examination.started(part).result(SECONDS)
     except Exception as error:  # noqa: BLE001 - a part that fails is a fact, and the others are needed
         value = f"{type(error).__name__}: {error}"
     return to_json(value, indent=1, fallback=str).decode()
@@ -132,12 +131,6 @@ def _workers(settings: Settings) -> tuple[fleet.Worker, ...]:
         return fleet.workers(settings)
     except ArklineError:
         return ()  # redis.json says why
-
-
-def _shown(value: object) -> object:
-    if isinstance(value, SecretStr):
-        return "set" if value.get_secret_value() else "not set"
-    return value if isinstance(value, int | float) else str(value)
 
 
 def _versions() -> dict[str, Any]:

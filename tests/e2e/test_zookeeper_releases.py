@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from operations.doctor import record
+from operations.doctor import servers
 from operations.doctor.line import Verdict
 from pipeline.settings import Settings
 from pipeline.states import BatchState
@@ -44,4 +44,4 @@ def test_a_batch_is_stored_and_reported_with_a_3_9_server(
     quiet(session)
 
     assert batch.status.status is BatchState.COMPLETED, batch.status.message
-    assert {line.verdict for line in record.servers(settings)} == {Verdict.OK}
+    assert {line.verdict for line in servers.zookeeper(settings)} == {Verdict.OK}

@@ -12,7 +12,7 @@ from kazoo.security import OPEN_ACL_UNSAFE
 from pydantic import SecretStr
 
 from operations.checks.deployment import back_up, initialize
-from operations.doctor import broker, examination, fleet, host, inventory, outside, record
+from operations.doctor import examination, fleet, host, servers
 from operations.doctor.line import Examination, Line, Verdict
 from operations.site import Site
 from pipeline.errors import Action
@@ -109,12 +109,12 @@ def test_a_request_that_the_server_refuses_by_its_size_is_a_fault(settings: Sett
     with zookeeper_servers.running(tmp_path / "zk", tick=500, max_buffer=100_000) as server:
         small = settings.model_copy(update={"zk_hosts": server.hosts})
         with connect(small) as session:
-            lines = by_name(record.session(Site(small, session)))
-        servers = by_name(record.servers(small))
+            lines = by_name(servers.session(Site(small, session), ANN))
+        of_server = by_name(servers.zookeeper(small))
 
     assert lines["jute.maxbuffer"].remedies[0].action is Action.RAISE_LIMIT
-    assert servers[f"maxClientCnxns of {server.hosts}"].fact == "any number from one address"
-    assert servers[f"version of {server.hosts}"].verdict is Verdict.OK
+    assert of_server[f"maxClientCnxns of {server.hosts}"].fact == "any number from one address"
+    assert of_server[f"version of {server.hosts}"].verdict is Verdict.OK
     assert lines["clock"].verdict is Verdict.OK
 
 
@@ -122,9 +122,9 @@ def test_a_znode_that_others_can_use_is_a_fault_once_there_is_a_user(settings: S
     closed = settings.model_copy(update={"zk_user": "arkline", "zk_password": SecretStr("secret")})
     with connect(closed) as session:
         site = Site(closed, session)
-        assert by_name(record.session(site))["access"].verdict is Verdict.OK
+        assert by_name(servers.session(site, ANN))["access"].verdict is Verdict.OK
         session.zk.create("/open-batches/bid0000000001", acl=OPEN_ACL_UNSAFE)
-        line = by_name(record.session(site))["access"]
+        line = by_name(servers.session(site, ANN))["access"]
 
     assert line.verdict is Verdict.FAULT
     assert line.fact.endswith("others can use 1, such as /open-batches/bid0000000001")
@@ -134,16 +134,16 @@ def test_a_redis_that_evicts_messages_is_a_fault(settings: Settings) -> None:
     client = redis.Redis.from_url(settings.broker_url)
     client.config_set("maxmemory-policy", "allkeys-lru")
     try:
-        without_limit = by_name(broker.server(settings))["maxmemory-policy"]
+        without_limit = by_name(servers.broker(settings))["maxmemory-policy"]
         client.config_set("maxmemory", "1gb")
-        line = by_name(broker.server(settings))["maxmemory-policy"]
+        line = by_name(servers.broker(settings))["maxmemory-policy"]
     finally:
         client.config_set("maxmemory", "0")
         client.config_set("maxmemory-policy", "noeviction")
         client.close()
 
     assert (without_limit.verdict, line.verdict) == (Verdict.WARNING, Verdict.FAULT)
-    assert by_name(broker.server(settings))["maxmemory-policy"].verdict is Verdict.OK
+    assert by_name(servers.broker(settings))["maxmemory-policy"].verdict is Verdict.OK
 
 
 def test_certificates_are_named_with_their_end_before_it_comes(settings: Settings, tmp_path: Path) -> None:
@@ -166,14 +166,11 @@ def test_certificates_are_named_with_their_end_before_it_comes(settings: Setting
         encrypted = settings.model_copy(
             update={**files, "zk_hosts": hosts, "broker_url": f"{url}{ours.certificate}"}
         )
-        zookeeper, redis_lines = by_name(record.servers(encrypted)), by_name(broker.server(encrypted))
+        ends, redis_lines = list(servers.certificates(encrypted)), by_name(servers.broker(encrypted))
         strange = encrypted.model_copy(update={"zk_tls_ca": theirs.certificate})
-        refused = by_name(record.servers(strange))
+        refused = by_name(servers.certificates(strange))
 
-    ends = [
-        line for line in (*zookeeper.values(), *redis_lines.values()) if line.name.startswith("certificate")
-    ]
-    assert len(ends) == 5
+    assert len({line.name for line in ends}) == 4
     assert {line.verdict for line in ends} == {Verdict.WARNING}
     assert all(line.fact.startswith("valid until ") for line in ends)
     assert redis_lines["password"].fact == "user arkline"
@@ -187,23 +184,21 @@ def _made(folder: Path) -> Path:
 
 def test_a_folder_of_another_user_is_a_warning_and_nothing_is_left_in_it(settings: Settings) -> None:
     settings.working.mkdir(parents=True)
-    own = by_name(host.folder(settings.working, settings.working, "mount it"))
+    own = by_name(host.folder(settings, settings.working, settings.working))
     if os.geteuid() == 0:
         os.chown(settings.working, 12345, 12345)
-        line = by_name(host.folder(settings.working, settings.working, "mount it"))["owner"]
+        line = by_name(host.folder(settings, settings.working, settings.working))["owner"]
         assert (line.verdict, line.fact.startswith("user 12345 owns ")) == (Verdict.WARNING, True)
 
-    assert {name: line.verdict for name, line in own.items()} == dict.fromkeys(
-        ("owner", "rename", "fsync"), Verdict.OK
-    )
+    assert {own[name].verdict for name in ("owner", "rename", "fsync")} == {Verdict.OK}
     assert list(settings.working.iterdir()) == []
 
 
 def test_working_storage_without_the_mark_that_the_record_noted_is_a_fault(site: Site) -> None:
-    assert by_name(fleet.mounted(site))["mount"].verdict is Verdict.OK
+    assert by_name(fleet.mounted(site, ANN))["mount"].verdict is Verdict.OK
     site.session.ensure_node("/space/marked")
 
-    assert by_name(fleet.mounted(site))["mount"].verdict is Verdict.FAULT
+    assert by_name(fleet.mounted(site, ANN))["mount"].verdict is Verdict.FAULT
 
 
 def test_an_object_that_working_storage_can_never_hold_is_a_warning(settings: Settings) -> None:
@@ -212,24 +207,24 @@ def test_an_object_that_working_storage_can_never_hold_is_a_warning(settings: Se
     enough = small.model_copy(update={"object_bytes": 8_000_000})
 
     verdicts = [
-        by_name(host.space(one, one.working, working=True))["space"].verdict for one in (small, enough)
+        by_name(host.folder(one, one.working, one.working))["space"].verdict for one in (small, enough)
     ]
     assert verdicts == [Verdict.WARNING, Verdict.OK]
 
 
 def test_the_last_backup_is_noted_and_an_old_one_is_a_warning(site: Site, tmp_path: Path) -> None:
-    assert by_name(fleet.care(site))["backup"].verdict is Verdict.NOT_KNOWN
+    assert by_name(fleet.care(site, ANN))["backup"].verdict is Verdict.NOT_KNOWN
     initialize(site)
 
     back_up(site, tmp_path / "backup")
 
-    lines = by_name(fleet.care(site))
+    lines = by_name(fleet.care(site, ANN))
     assert str(tmp_path / "backup") in lines["backup"].fact
     assert (lines["backup"].verdict, lines["inventory in the backup"].verdict) == (Verdict.OK, Verdict.OK)
 
     old = LastBackup(at=now() - timedelta(days=2), host="a", folder="/backups/1", inventory=False)
     notes.BACKUP.publish(site.session, old)
-    lines = by_name(fleet.care(site))
+    lines = by_name(fleet.care(site, ANN))
     assert lines["backup"].remedies[0].action is Action.BACK_UP
     assert lines["inventory in the backup"].verdict is Verdict.WARNING
 
@@ -247,14 +242,14 @@ def test_a_record_without_an_id_is_a_fault_and_nothing_is_created(settings: Sett
 def test_stores_that_share_an_id_are_ok(site: Site) -> None:
     initialize(site)
 
-    assert by_name(fleet.deployment(site))["id"].verdict is Verdict.OK
+    assert by_name(fleet.deployment(site, ANN))["id"].verdict is Verdict.OK
 
 
 def test_postgresql_says_its_version_clock_and_encryption(
     settings: Settings, postgresql_server: PostgresqlServer
 ) -> None:
     url = postgresql_server.new_schema()
-    lines = by_name(inventory.database(settings.model_copy(update={"inventory_url": url})))
+    lines = by_name(servers.inventory(settings.model_copy(update={"inventory_url": url})))
 
     assert lines["version"].fact.startswith("PostgreSQL ")
     assert {name: lines[name].verdict for name in ("version", "clock", "connections")} == dict.fromkeys(
@@ -269,7 +264,7 @@ def test_ezid_is_asked_and_a_refused_login_is_a_fault(settings: Settings) -> Non
         known = settings.model_copy(update=login)
         wrong = settings.model_copy(update={**login, "ezid_password": SecretStr("wrong")})
         names = Profiles(settings.profiles).names()
-        accepted, refused = (by_name(outside.collections(one)) for one in (known, wrong))
+        accepted, refused = (by_name(fleet.collections(one)) for one in (known, wrong))
 
     assert {accepted[f"minter of {name}"].verdict for name in names} == {Verdict.OK}
     assert {refused[f"minter of {name}"].verdict for name in names} == {Verdict.FAULT}
@@ -278,5 +273,5 @@ def test_ezid_is_asked_and_a_refused_login_is_a_fault(settings: Settings) -> Non
 def test_a_mail_server_that_does_not_answer_is_a_fault(settings: Settings) -> None:
     away = settings.model_copy(update={"smtp_host": "127.0.0.1", "smtp_port": 1})
 
-    assert by_name(outside.mail(away))["server"].verdict is Verdict.FAULT
-    assert by_name(outside.mail(settings))["server"].verdict is Verdict.WARNING
+    assert by_name(servers.mail(away))["server"].verdict is Verdict.FAULT
+    assert by_name(servers.mail(settings))["server"].verdict is Verdict.WARNING

@@ -123,7 +123,7 @@ def test_no_secret_no_token_and_no_address_is_in_the_bundle(secrets: Settings, t
     assert hits == set()
     assert [(name, one) for name, text in whole.items() for one in others if one in text] == []
     assert whole["log/worker1.log"].count("a message with") == 3 * len(EVERY)
-    assert json.loads(whole["settings.json"])["smtp_password"] == "set"
+    assert json.loads(whole["settings.json"])["smtp_password"] == REMOVED
     assert view.file.stat().st_mode & 0o077 == 0
 
 

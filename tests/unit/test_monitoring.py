@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from pipeline import peers
 from tests.support.requirements import unavailable
 
 PROJECT = Path(__file__).parents[2]
@@ -43,6 +44,12 @@ def test_every_rule_has_a_test_in_which_it_fires() -> None:
     fired = {case["alertname"] for test in tests for case in test["alert_rule_test"] if case["exp_alerts"]}
 
     assert fired == {rule["alert"] for rule in rules()}
+
+
+def test_the_alert_warns_of_a_certificate_when_doctor_does() -> None:
+    (rule,) = (rule for rule in rules() if rule["alert"] == "ArklineCertificateEnds")
+
+    assert rule["expr"].strip().endswith(f"< {peers.RENEW_BEFORE.days} * 86400")
 
 
 def test_every_trouble_has_an_alert_that_exists_or_a_reason_why_it_has_none() -> None:
