@@ -44,6 +44,8 @@ CROSS_SITE_REQUEST = Code("cross-site-request", 403, REFUSED,
     "A request with the cookie that does not come from the site's own pages; nothing was changed.")
 DAMAGED_OBJECT = Code("damaged-object", 500, DAMAGED,
     "Storage has the object, but a part of it is missing or has other bytes than were stored.")
+DRAFT_CHANGED = Code("draft-changed", 412, REFUSED,
+    "The draft has another version than the request was made on; nothing of the request was saved.")
 DRAFT_INCOMPLETE = Code("draft-incomplete", 409, REFUSED,
     "Files of the draft have not arrived, or are not as declared; send those that `errors` names.")
 DRAFT_OUTDATED = Code("draft-outdated", 409, REFUSED,

@@ -159,7 +159,7 @@ def respond(request: Request, record: Record, version: int | None) -> Response:
 def expected_version(
     if_match: Annotated[
         str | None,
-        Header(description="Act only if the job or batch still has this ETag; else the answer is 412."),
+        Header(description="Act only on what still has this ETag or version; else the answer is 412."),
     ] = None,
 ) -> int | None:
     """The version in `If-Match`; None if any version is acceptable."""
@@ -167,5 +167,5 @@ def expected_version(
         return None
     tag = _ETAG.fullmatch(if_match.strip())
     if tag is None:
-        raise UsageRefused("If-Match must be the ETag of the job or batch, as its GET gave it")
+        raise UsageRefused("If-Match must be the ETag or the version in quotes, as it was read")
     return int(tag[1])

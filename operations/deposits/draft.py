@@ -20,6 +20,7 @@ from typing import Any
 from pydantic import Field
 
 from operations.deposits import submission, uploads
+from operations.deposits.corrections import Cells, carried
 from operations.deposits.draft_plan import DraftPlan, plan_draft
 from operations.deposits.draft_preview import PAGE, DraftList, DraftRow, DraftView, Preview, preview_of
 from operations.deposits.local_deposit import FILES, arrived_row, payload_name
@@ -61,25 +62,29 @@ class Deposited(Record):
     again: bool = Field(description="The same was deposited before, and this request added nothing.")
 
 
-def save(site: Site, principal: Principal, upload: str, given: Draft) -> Preview:
-    """Save the draft, and preview it; `draft-submitted` once a batch was made of it."""
+def save(site: Site, principal: Principal, upload: str, given: Draft, version: int | None = None) -> Preview:
+    """Save the draft, and preview it; `draft-submitted` once a batch was made of it.
+
+    `version`: the one that the depositor saw; `draft-changed` if the draft has another one.
+    """
     root = site.settings.uploads_folder
     uploads.own_upload(site, principal, upload)
     profile = _profile(site, principal, given)
     with draft.locked(root, upload):
-        before = draft.status(root, upload)
-        files = given.files
-        if before and "files" not in given.model_fields_set:
-            files = draft.read(root, upload).files
-        saved = SavedDraft(**dict(given) | {"files": files})
-        if before and (bid := _batch_of(site, principal, _key_of(root, upload))):
+        status = draft.status(root, upload)
+        before = _before(root, upload, given) if status else SavedDraft(**dict(given))
+        before.require(version)
+        if bid := _batch_of(site, principal, before.key):
             raise DraftRefused(
                 f"{bid} was made of the draft of upload {upload}, which cannot be changed any more: begin "
                 "another upload",
                 code=codes.DRAFT_SUBMITTED,
             )
+        files = given.files if "files" in given.model_fields_set else before.files
+        saved = SavedDraft(**dict(given) | {"files": files, "version": before.version + 1})
+        saved, lost = _with_rows(site, upload, saved, before.rows)
         data = saved.model_dump_json().encode()
-        more = len(data) - (before.st_size if before else 0)
+        more = len(data) - (status.st_size if status else 0)
         with site.quotas.of(principal.identity).taking(size=max(0, more)):
             draft.write(root, upload, data)
         arrived = Arrived(root, upload)
@@ -88,15 +93,36 @@ def save(site: Site, principal: Principal, upload: str, given: Draft) -> Preview
             _drop(site, principal, upload, changed)
             arrived = Arrived(root, upload)
     plan = _judged(site, principal, profile, upload, saved)
-    return preview_of(plan, profile, arrived, 0, PAGE, errors_only=False)
+    preview = preview_of(plan, profile, arrived, 0, PAGE, errors_only=False)
+    moved = saved.values if saved.values != given.values else None
+    return preview.model_copy(update={"version": saved.version, "values": moved, "lost": lost})
 
 
-def _key_of(root: Path, upload: str) -> str:
-    """The key of the draft's last deposit; a damaged draft has none, and may be replaced."""
+def _before(root: Path, upload: str, given: Draft) -> SavedDraft:
+    """The draft so far; a damaged one may be replaced, if the files are sent again."""
     try:
-        return draft.read(root, upload).key
+        return draft.read(root, upload)
     except DraftRefused:
-        return ""
+        if "files" not in given.model_fields_set:
+            raise
+        return SavedDraft(**dict(given))
+
+
+def _with_rows(
+    site: Site, upload: str, saved: SavedDraft, known: Mapping[str, Cells]
+) -> tuple[SavedDraft, dict[str, str]]:
+    """The draft whose corrections have followed their rows, and the corrections whose rows are gone.
+
+    `known`: the rows as they were. If there is no table to read, nothing is concluded.
+    """
+    try:
+        table = _table(site, upload, saved) if saved.values and saved.objects is Objects.TABLE else None
+    except UsageRefused:
+        table = None
+    if table is None:
+        return saved.model_copy(update={"rows": dict(known)}), {}
+    values, lost, rows = carried(saved.values, known, table)
+    return saved.model_copy(update={"values": values, "rows": rows}), lost
 
 
 def show(
@@ -112,7 +138,9 @@ def show(
         id=upload,
         draft=None if after else saved,
         updated=saved.updated,
-        preview=preview_of(plan, profile, arrived, after, limit, errors_only=errors_only),
+        preview=preview_of(plan, profile, arrived, after, limit, errors_only=errors_only).model_copy(
+            update={"version": saved.version}
+        ),
         bid=_batch_of(site, principal, saved.key),
         expires=_expires(site, upload),
     )
@@ -219,7 +247,9 @@ def _read_table(  # noqa: PLR0913 - what a table's content depends on
     return read_table(decoder, path.read_bytes(), name, Choice(sheet, header_row, dict(columns)))
 
 
-def deposit(site: Site, principal: Principal, upload: str, *, again: bool = False) -> Deposited:
+def deposit(
+    site: Site, principal: Principal, upload: str, version: int | None = None, *, again: bool = False
+) -> Deposited:
     """Deposit the draft; the same deposit sent twice is one batch, unless `again` says otherwise.
 
     `draft-incomplete` names the files that are not there as declared, `draft-refused` what is wrong, and
@@ -229,6 +259,7 @@ def deposit(site: Site, principal: Principal, upload: str, *, again: bool = Fals
     uploads.own_upload(site, principal, upload)
     with draft.locked(root, upload):
         saved = draft.read(root, upload)
+        saved.require(version)
         profile = _profile(site, principal, saved)
         plan = _planned(site, upload, saved)
         rows = _rows(upload, plan, _arrived(site, principal, upload, plan))

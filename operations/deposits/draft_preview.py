@@ -65,6 +65,14 @@ class PreviewTable(Record):
 class Preview(Record):
     """A page of the objects that would be made, and what is true of all of them."""
 
+    version: int = Field(0, description="The draft's; `If-Match` takes it in quotes.")
+    values: dict[str, str] | None = Field(
+        None,
+        description="The corrections, if rows of the table have moved: in place of those that were sent.",
+    )
+    lost: dict[str, str] = Field(
+        default_factory=dict, description="Corrections that were removed: the table has their rows no more."
+    )
     objects: tuple[PreviewObject, ...] = ()
     next: str | None = None
     object_count: int = 0

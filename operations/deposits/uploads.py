@@ -222,13 +222,17 @@ def sole_name(site: Site, principal: Principal, upload: str) -> str:
     return names.pop()
 
 
-def remove_upload(site: Site, principal: Principal, upload: str) -> None:
-    """Remove the principal's upload; refused once it has been submitted."""
+def remove_upload(site: Site, principal: Principal, upload: str, name: str = "") -> None:
+    """Remove the principal's upload, or a complete file of it; refused once it has been submitted."""
     if own_upload(site, principal, upload).submitted is not None:
         raise UsageRefused(
             f"upload {upload} was submitted: it is removed by itself once its batch no longer needs it"
         )
-    writing.remove(site.settings.uploads_folder, upload)
+    root = site.settings.uploads_folder
+    if name:
+        writing.remove_file(root, upload, name)
+    else:
+        writing.remove(root, upload)
     site.quotas.of(principal.identity).forget()
 
 

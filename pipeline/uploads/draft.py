@@ -88,10 +88,25 @@ class Draft(Record):
 
 
 class SavedDraft(Draft):
-    """`draft.json`. `key`: the idempotency key of its last deposit, written before the submission."""
+    """`draft.json`."""
 
     updated: datetime = Field(default_factory=now)
+    version: Count = 0
+    """How often it was saved before."""
     key: str = ""
+    """The idempotency key of its last deposit, written before the submission."""
+    rows: dict[str, tuple[tuple[str, str], ...]] = Field(default_factory=dict)
+    """KEY -> header and cell of each column, for rows that were corrected: in a changed table they may be
+    elsewhere."""
+
+    def require(self, version: int | None) -> None:
+        """Raise `draft-changed` unless it has this version; None: any."""
+        if version not in (None, self.version):
+            raise DraftRefused(
+                "the deposit was changed in another tab or by another program, and nothing of this request "
+                "was saved: read it again, and repeat your change if you still want it",
+                code=codes.DRAFT_CHANGED,
+            )
 
 
 def _path(root: Path, upload: str) -> Path:

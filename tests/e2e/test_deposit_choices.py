@@ -116,27 +116,82 @@ def test_a_zip_is_one_object_whose_files_are_unpacked(dora: Visitor, web: Web, t
     assert (submission.type, submission.payload_name) == (SubmissionType.CONTAINER, "letters.zip")
 
 
-def test_a_table_that_was_corrected_outside_and_chosen_again_takes_the_place_of_the_first(
+def enter(page: Page, label: str, text: str) -> None:
+    """Type a value; it is saved once the page is not busy."""
+    page.get_by_label(label).fill(text)
+    page.get_by_label(label).press("Enter")
+    expect(page.locator("#preview[aria-busy]")).to_have_count(0)
+
+
+def test_a_table_that_was_corrected_outside_and_chosen_again_is_replaced_alone_and_keeps_corrections(
     dora: Visitor, tmp_path: Path
 ) -> None:
-    page, table, letter = dora.page, tmp_path / "list.csv", tmp_path / "a.txt"
-    letter.write_text("a")
-    table.write_text("Name;Thema\na.txt;Hafen\n")
-    choose(page, table, letter)
+    page, table = dora.page, tmp_path / "list.csv"
+    letters = [tmp_path / name for name in ("a.txt", "b.txt")]
+    for letter in letters:
+        letter.write_text(letter.name)
+    table.write_text("Name;Thema\na.txt;Hafen\nb.txt;Kai\nc.txt;Weg\n")
+    choose(page, table, *letters)
     page.get_by_text("What the columns of the table mean").click()
     page.get_by_label("“Thema” is").select_option("Title")
     expect(page.get_by_label("Title of row 2")).to_have_value("Hafen")
-    page.get_by_label("Creator of row 2").fill("Anna")
-    page.get_by_label("Creator of row 2").press("Enter")
+    enter(page, "Creator of row 3", "Anna")
+    enter(page, "Title of row 4", "Gone")
+    upload = page.evaluate("fetch('/v1/drafts').then(answer => answer.json())")["drafts"][0]["id"]
+    put = f"fetch('/v1/uploads/{upload}/files/a.txt', {{method: 'PUT', body: 'a.txt'}})"
+    assert page.evaluate(f"{put}.then(answer => answer.status)") == 201
 
-    table.write_text("Name;Thema\na.txt;Mole\n")
+    table.write_text("Name;Thema\nb.txt;Kai\na.txt;Mole\n")
     choose(page, table)
 
-    expect(page.get_by_label("Title of row 2")).to_have_value("Mole")
-    expect(page.get_by_label("Creator of row 2")).to_have_value("")
-    expect(page.get_by_text("The table has changed")).to_be_visible()
+    expect(page.get_by_label("Title of row 3")).to_have_value("Mole")
+    expect(page.get_by_label("Creator of row 2")).to_have_value("Anna")
+    expect(page.get_by_role("alert")).to_contain_text("no longer has was removed: Title of row 4: “Gone”")
+    expect(page.locator("#rows tr", has_text="a.txt")).to_contain_text("has arrived")
+    dora.picture("new-deposit-table-changed", whole=False)
     assert [said for said in dora.complaints if "409" not in said] == []
     dora.complaints.clear()
+
+
+def test_two_tabs_on_one_draft_lose_no_value_of_either(browser: Chromium, web: Web, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("a")
+    (tmp_path / "list.csv").write_text("File;Title;Author\na.txt;Hafen;Anna\n")
+    with visitor(browser, web.url) as dora:
+        dora.log_in(new_token(web.context.settings, uuid4().hex, Role.DEPOSITOR, ["demo"]))
+        page = dora.open("/deposits/new")
+        choose(page, tmp_path / "a.txt", tmp_path / "list.csv")
+        expect(page.get_by_label("Title of row 2")).to_have_value("Hafen")
+        other = page.context.new_page()
+        other.goto(f"{web.url}/deposits/new")
+        other.get_by_role("button", name="Continue list.csv").click()
+        expect(other.get_by_label("Title of row 2")).to_have_value("Hafen")
+
+        enter(page, "Title of row 2", "Kai")
+        other.get_by_label("Date of row 2").fill("19")
+        other.get_by_label("Date of row 2").press("Enter")
+        said = other.locator("#elsewhere")
+        expect(said).to_contain_text("changed in another tab")
+        expect(said).to_contain_text("Date of row 2: “19”")
+        expect(other.get_by_label("Title of row 2")).to_have_value("Kai")
+        enter(other, "Title of row 2", "Mole")
+        Visitor(other, web.url).picture("new-deposit-two-tabs", whole=False)
+        said.get_by_role("button", name="Save it now").click()
+        expect(other.get_by_label("Title of row 2")).to_have_value("Mole")
+        expect(said).to_be_hidden()
+        expect(other.get_by_label("Date of row 2")).to_have_value("19")
+
+        enter(page, "Creator of row 2", "Berta")
+        expect(page.locator("#elsewhere")).to_contain_text("Creator of row 2: “Berta”")
+        expect(page.get_by_label("Title of row 2")).to_have_value("Mole")
+        deposit(other)
+        expect(other.get_by_role("alert")).to_contain_text("Choose the same files again")
+        page.get_by_role("button", name="Save it now").click()
+        expect(page.get_by_label("Creator of row 2")).to_have_value("Berta")
+        deposit(page)
+        page.wait_for_url("**/batches/*")
+        bid = page.url.rpartition("/")[2].partition("?")[0]
+        submission = batches.load(web.context.session, bid).submission
+        assert submission.deposit_name == "list.csv"
 
 
 def test_corrections_of_one_sheet_do_not_apply_to_another(dora: Visitor, tmp_path: Path) -> None:

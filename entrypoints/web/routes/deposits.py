@@ -354,9 +354,10 @@ async def append(  # noqa: PLR0913 - the parts of a request
 
 
 @router.delete("/uploads/{upload}", status_code=204, summary="Remove an upload of which no batch was made")
+@router.delete("/uploads/{upload}/{name:path}", status_code=204, summary="Remove a complete file of it")
 @slow("record_work")
-def remove(request: Request, caller: DepositorCaller, upload: UploadId) -> None:
-    uploads.remove_upload(site_of(request), caller, upload)
+def remove(request: Request, caller: DepositorCaller, upload: UploadId, name: str = "") -> None:
+    uploads.remove_upload(site_of(request), caller, upload, name)
 
 
 def _declared(request: Request, name: str, length: int | None, *, whole: bool) -> Declared:

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
@@ -11,7 +11,7 @@ from entrypoints.web.authentication import DepositorCaller
 from entrypoints.web.context import context_of, site_of
 from entrypoints.web.limits import slow
 from entrypoints.web.middleware import receives_files
-from entrypoints.web.parameters import Cursor, Limit, decode_number, encode_cursor
+from entrypoints.web.parameters import Cursor, Limit, decode_number, encode_cursor, expected_version
 from entrypoints.web.receiving import content_length, pieces
 from entrypoints.web.routes.deposits import UploadId
 from operations.deposits import draft
@@ -20,6 +20,8 @@ from operations.deposits.draft_preview import PAGE, DraftList, DraftView, Previe
 from pipeline.uploads.draft import LIMIT, Draft
 
 router = APIRouter(prefix="/v1/drafts", tags=["deposit"])
+
+Version = Annotated[int | None, Depends(expected_version)]
 
 _BODY: dict[str, Any] = {
     "requestBody": {
@@ -38,8 +40,12 @@ def unfinished(request: Request, caller: DepositorCaller) -> DraftList:
 
 @router.put("/{upload}", summary="Keep the draft of an upload, and preview it", openapi_extra=_BODY)
 @receives_files
-async def save(request: Request, caller: DepositorCaller, upload: UploadId) -> Preview:
+async def save(
+    request: Request, caller: DepositorCaller, upload: UploadId, version: Version = None
+) -> Preview:
     """The whole draft, in place of the one before; 409 once a batch was made of it.
+
+    412 if `If-Match` has another version than the draft: somebody else changed it.
 
     Files that have arrived and have another size than the draft says are removed, to be sent again.
     """
@@ -51,7 +57,7 @@ async def save(request: Request, caller: DepositorCaller, upload: UploadId) -> P
             given = Draft.model_validate_json(body)
         except ValidationError as error:
             raise RequestValidationError(error.errors(include_url=False)) from error
-        return _with_cursor(draft.save(context.site, caller, upload, given))
+        return _with_cursor(draft.save(context.site, caller, upload, given, version))
 
     return await context.record_work.run(request, caller.name, lambda _: keep())
 
@@ -84,12 +90,13 @@ def deposit(
     response: Response,
     caller: DepositorCaller,
     upload: UploadId,
+    version: Version = None,
     again: Annotated[
         bool, Query(description="Deposit it once more, although the same was deposited.")
     ] = False,
 ) -> Deposited:
     """409 with the files that have not arrived as declared, or if an object got a version meanwhile."""
-    done = draft.deposit(site_of(request), caller, upload, again=again)
+    done = draft.deposit(site_of(request), caller, upload, version, again=again)
     response.status_code = 200 if done.again else 201
     response.headers["Location"] = f"/v1/batches/{done.bid}"
     return done

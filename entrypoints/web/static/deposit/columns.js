@@ -8,6 +8,8 @@ const FIELDS = [
   ["mime_type", "MIME type"],
 ];
 
+export const fieldLabel = (code) => FIELDS.find(([known]) => known === code)?.[1] ?? code;
+
 export function columnChoices(box, onChange) {
   let shown = "";
   return (table, draft) => {
@@ -31,7 +33,10 @@ function choices(table, draft, onChange) {
       (value) => onChange((kept) => Object.assign(kept, { sheet: value, header_row: null, columns: {}, values: {} })))); // other rows
   }
   const row = element("input", { id: "header-row", type: "number", min: 1, value: table.header_row ?? 1,
-    onchange: () => onChange((kept) => Object.assign(kept, { header_row: Number(row.value) || null, columns: {} })) });
+    onchange: () => {
+      const header_row = Number(row.value) || null;
+      onChange((kept) => Object.assign(kept, { header_row, columns: {} }));
+    } });
   parts.unshift(element("div", {}, element("label", { for: "header-row" }, "Row with the names of the columns"), row));
   return parts;
 }

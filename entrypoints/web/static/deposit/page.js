@@ -1,10 +1,10 @@
 // The deposit page: choose, see what would become of it, correct, upload, deposit.
 import { chosen, dropped, isTable } from "./choose.js";
 import { startDigests } from "./digests.js";
-import { columnChoices } from "./columns.js";
+import { columnChoices, fieldLabel } from "./columns.js";
 import { objectTable } from "./preview.js";
-import { Problem, Said, request } from "./requests.js";
-import { uploadAll, uploadFile } from "./upload.js";
+import { Problem, Said, cancelled, request } from "./requests.js";
+import { pathOf, uploadAll, uploadFile } from "./upload.js";
 import { bytes, counted, duration, element, some } from "./words.js";
 
 const ROWS = 100;
@@ -14,6 +14,9 @@ const files = new Map(); // name -> File, as chosen in this tab
 let folder = "";
 let upload = null; // the id of the upload that keeps the draft
 let draft = null;
+let version = null; // of the draft, as it is shown
+let unsaved = []; // what was entered since: {alter, what}
+let refused = []; // what was entered, but the draft was changed elsewhere
 let preview = null;
 let sentTable = null; // the File whose bytes are in the upload
 let sentFiles = null; // the list of files that the saved draft has: it is not sent with each correction
@@ -21,15 +24,15 @@ let cursors = [""]; // of the pages up to the one that is shown
 let stop = null; // ends the transfer that runs
 
 const showObjects = objectTable(at("rows"), {
-  onValue: (key, text) => change(() => { draft.values[key] = text; }),
-  onConsent: (ark, version) => change(() => {
-    if (version === null) delete draft.new_version[ark];
-    else draft.new_version[ark] = version;
-  }),
+  onValue: (key, text, label) => change(() => { draft.values[key] = text; }, `${label}: “${text}”`),
+  onConsent: (ark, current) => change(() => {
+    if (current === null) delete draft.new_version[ark];
+    else draft.new_version[ark] = current;
+  }, `the consent to a new version of ${ark}`),
 });
 const showColumns = columnChoices(at("columns"), async (alter) => {
   const before = Object.keys(draft.values).length;
-  await change(() => { alter(draft); cursors = [""]; });
+  await change(() => { alter(draft); cursors = [""]; }, "what the table’s columns mean");
   if (before && !Object.keys(draft.values).length && at("alert").hidden) alert("What was corrected in the other sheet has been removed.");
 });
 
@@ -45,10 +48,12 @@ async function attempt(work) {
   }
 }
 
-function alert(...content) {
-  const box = at("alert");
+const alert = (...content) => tell("alert", () => {}, ...content);
+
+function tell(id, onClose, ...content) {
+  const box = at(id);
   box.hidden = !content[0];
-  const close = element("button", { type: "button", onclick: () => { box.hidden = true; } }, "Close");
+  const close = element("button", { type: "button", onclick: () => { box.hidden = true; onClose(); } }, "Close");
   box.replaceChildren(element("p", {}, ...content), close);
 }
 
@@ -93,8 +98,10 @@ function proposal() {
   };
 }
 
-async function change(alter) {
+// `alter` is done once more if the draft was changed elsewhere meanwhile: it depends on nothing that the page shows.
+async function change(alter, what) {
   alter();
+  unsaved.push({ alter, what });
   await attempt(save);
 }
 
@@ -109,14 +116,13 @@ async function save() {
 
 async function keep() {
   at("preview").setAttribute("aria-busy", "true");
+  let stale = false;
   try {
     while (changed) {
       changed = false;
       upload ??= (await request("POST", "/v1/uploads")).id;
       await sendTable();
-      const given = draft.files;
-      preview = await request("PUT", `/v1/drafts/${upload}`, { ...draft, files: given === sentFiles ? undefined : given });
-      sentFiles = given;
+      stale = await put() || stale;
       if (cursors.length > 1 || at("only-errors").checked) await turn();
       show();
     }
@@ -127,6 +133,56 @@ async function keep() {
   } finally {
     at("preview").removeAttribute("aria-busy");
   }
+  if (stale) throw cancelled(); // the newer draft is looked at first
+}
+
+const condition = () => (version === null ? {} : { "If-Match": `"${version}"` });
+
+// Sends the draft; true if it was changed elsewhere, and is now as it was saved there.
+async function put() {
+  const [given, count] = [draft.files, unsaved.length];
+  try {
+    preview = await request("PUT", `/v1/drafts/${upload}`, { ...draft, files: given === sentFiles ? undefined : given }, condition());
+  } catch (error) {
+    if (error.code !== "draft-changed") throw error;
+    return adopt();
+  }
+  [version, sentFiles, unsaved] = [preview.version, given, unsaved.slice(count)];
+  if (preview.values) draft.values = preview.values;
+  for (const { alter } of unsaved) alter(); // what was entered meanwhile
+  const lost = Object.entries(preview.lost).map(([key, text]) => {
+    const [row, field] = key.split(/:(?=[^:]*$)/);
+    return `${fieldLabel(field)} of row ${row}: “${text}”`;
+  });
+  if (lost.length) alert(`The table has changed. What was corrected in rows that it no longer has was removed: ${some(lost, 20)}.`);
+  return false;
+}
+
+const entered = (one) => JSON.stringify({ ...one, files: null });
+
+async function adopt() {
+  const kept = await request("GET", `/v1/drafts/${upload}?limit=${ROWS}`);
+  const [before, mine] = [entered(draft), unsaved];
+  take(kept);
+  const there = JSON.stringify(draft.files);
+  draft.files = listed(draft.files);
+  changed = JSON.stringify(draft.files) !== there;
+  if (entered(draft) === before) return false; // it was this page, and the answer was lost
+  refused.push(...mine);
+  const what = some(refused.map((one) => one.what), 20);
+  const repeat = () => {
+    at("elsewhere").hidden = true;
+    const again = refused.splice(0);
+    change(() => again.forEach(({ alter }) => alter()), what);
+  };
+  tell("elsewhere", () => { refused = []; }, "This deposit was changed in another tab or by another program, and is shown as it is now. ",
+    ...(what ? [`Not saved is what you entered here: ${what}. `, element("button", { type: "button", onclick: repeat }, "Save it now")] : ["Look at it, then continue."]));
+  return true;
+}
+
+function take(kept) {
+  const { updated, key, rows, version: saved, ...known } = kept.draft;
+  [draft, preview, version, unsaved, sentFiles] = [known, kept.preview, kept.preview.version, [], null];
 }
 
 // The page of objects that the last cursor names; the first one if it is there no more.
@@ -150,15 +206,24 @@ async function sendTable() {
     await uploadFile(upload, draft.table, file, digest, { signal: sending.signal, onWait: note });
   } catch (error) {
     if (error.code !== "upload-conflict") throw error;
-    // the table was corrected outside and chosen again: its upload begins anew, and its rows may be others
-    draft.values = {};
-    alert("The table has changed: what was corrected here has been removed.");
-    await request("DELETE", `/v1/uploads/${upload}`);
-    upload = (await request("POST", "/v1/uploads")).id;
-    sentFiles = null;
+    await makePlace();
     await uploadFile(upload, draft.table, file, digest, { signal: sending.signal, onWait: note });
   }
   sentTable = file;
+}
+
+// For a table that was corrected outside and chosen again: it alone is replaced.
+async function makePlace() {
+  try {
+    await request("DELETE", pathOf(upload, draft.table));
+  } catch (error) {
+    if (error.status !== 422) throw error;
+    // a batch of it failed: what was submitted stays, and nothing tells which row is which
+    draft.values = {};
+    alert("The table has changed since it was deposited: what was corrected here has been removed.");
+    upload = (await request("POST", "/v1/uploads")).id;
+    [version, sentFiles] = [null, null];
+  }
 }
 
 function note(text) {
@@ -187,7 +252,10 @@ function show() {
   const versions = preview.objects.filter((one) => one.version_of && draft.new_version[one.version_of] !== one.version - 1);
   at("agree").hidden = versions.length < 2;
   at("agree").textContent = `Agree to these ${versions.length} new versions`;
-  at("agree").onclick = () => change(() => { for (const one of versions) draft.new_version[one.version_of] = one.version - 1; });
+  at("agree").onclick = () => change(
+    () => { for (const one of versions) draft.new_version[one.version_of] = one.version - 1; },
+    `the consent to ${versions.length} new versions`,
+  );
   at("previous").disabled = cursors.length === 1;
   at("next").disabled = !preview.next;
   at("pages").hidden = cursors.length === 1 && !preview.next;
@@ -228,7 +296,7 @@ async function deposit(query = "") {
     const digestOf = (name) => found[name] ?? there.get(name)?.sha512 ?? null;
     draft.files = draft.files.map((file) => ({ ...file, sha512: digestOf(`files/${file.name}`) }));
     await save();
-    const { bid, again } = await request("POST", `/v1/drafts/${upload}/deposit${query}`);
+    const { bid, again } = await request("POST", `/v1/drafts/${upload}/deposit${query}`, undefined, condition());
     stop = null;
     if (again) offerRepetition(bid);
     else location.assign(`/batches/${bid}`);
@@ -272,10 +340,8 @@ function progress({ done, total, speed, left }) {
 
 async function resume(id) {
   const kept = await request("GET", `/v1/drafts/${id}?limit=${ROWS}`);
-  const { updated, key, ...known } = kept.draft;
   upload = id;
-  draft = known;
-  preview = kept.preview;
+  take(kept);
   show();
   at("by-form").hidden = at("unfinished").hidden = true;
   at("choose-files").focus();
@@ -313,17 +379,19 @@ function listen() {
       if (kind === "drop" && !stop) attempt(async () => add(await dropped(event.dataTransfer)));
     });
   }
-  at("to-collection").addEventListener("change", () => { if (draft) change(() => { draft.profile = at("to-collection").value; }); });
-  at("deposit-name").addEventListener("change", () => change(() => { draft.name = at("deposit-name").value; }));
-  at("table").addEventListener("change", () => change(() => {
-    Object.assign(draft, { table: at("table").value, sheet: null, header_row: null, columns: {}, values: {} });
-  }));
+  const altered = (id, what, alter) => at(id).addEventListener("change", () => {
+    const { value } = at(id);
+    if (draft) change(() => alter(value), `${what}: “${value}”`);
+  });
+  altered("to-collection", "Collection", (value) => { draft.profile = value; });
+  altered("deposit-name", "Name of this deposit", (value) => { draft.name = value; });
+  altered("table", "The table", (value) => Object.assign(draft, { table: value, sheet: null, header_row: null, columns: {}, values: {} }));
   for (const radio of document.getElementsByName("objects")) {
     radio.addEventListener("change", () => change(() => {
       draft.objects = radio.value;
       draft.table = radio.value === "table" ? tables()[0] : null; // otherwise it is a file like the others
       cursors = [""];
-    }));
+    }, "what becomes an object"));
   }
   const page = (move) => attempt(async () => { move(); await turn(); show(); });
   at("only-errors").addEventListener("change", () => page(() => { cursors = [""]; }));

@@ -59,7 +59,7 @@ function input(key, field, label, onValue) {
   const near = element("datalist", { id: `${id}-near` });
   const typed = element("input", {
     id, "aria-label": label, "aria-describedby": said.id, "data-key": `${key}:${field}`, autocomplete: "off",
-    onchange: () => onValue(`${key}:${field}`, typed.value),
+    onchange: () => onValue(`${key}:${field}`, typed.value, label),
   });
   let shown = "";
   return {

@@ -23,8 +23,8 @@ export class Unreachable extends Said {
 const TRIES = 6;
 
 // A server that is busy for some seconds is waited for.
-export async function request(method, path, body) {
-  const json = body === undefined ? {} : { headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) };
+export async function request(method, path, body, headers = {}) {
+  const json = body === undefined ? { headers } : { headers: { "Content-Type": "application/json", ...headers }, body: JSON.stringify(body) };
   for (let tries = 1; ; tries++) {
     let answer;
     try {
