@@ -178,6 +178,15 @@ def listed(site: Site, caller: Principal) -> Subscriptions:
     return Subscriptions(subscriptions=tuple(sorted(views, key=lambda view: (view.owner, view.created))))
 
 
+def mailed(site: Site, caller: Principal) -> str:
+    """The confirmed address to which all ends of the caller's deposits are mailed; empty if there is none."""
+    ends = {EventKind.DONE, EventKind.FAILED}
+    known = (entry.subscription for entry in subscriptions.read(site.session))
+    own = (one for one in known if _is_own(caller, one) and one.confirmed and one.ended is None)
+    all_ends = (one for one in own if not one.collections and ends <= set(one.events))
+    return next((one.mail for one in all_ends if one.mail), "")
+
+
 def _renew(site: Site, caller: Principal, subscription: Subscription) -> None:
     """Note that the owner is here, and her rights: of a person they are known only now."""
     rights = {"role": caller.role, "allowed": caller.collections}

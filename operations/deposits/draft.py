@@ -93,9 +93,9 @@ def save(site: Site, principal: Principal, upload: str, given: Draft, version: i
             _drop(site, principal, upload, changed)
             arrived = Arrived(root, upload)
     plan = _judged(site, principal, profile, upload, saved)
-    preview = preview_of(plan, profile, arrived, 0, PAGE, errors_only=False)
+    preview = preview_of(plan, saved, profile, arrived, slice(0, PAGE), errors_only=False)
     moved = saved.values if saved.values != given.values else None
-    return preview.model_copy(update={"version": saved.version, "values": moved, "lost": lost})
+    return preview.model_copy(update={"values": moved, "lost": lost})
 
 
 def _before(root: Path, upload: str, given: Draft) -> SavedDraft:
@@ -138,8 +138,8 @@ def show(
         id=upload,
         draft=None if after else saved,
         updated=saved.updated,
-        preview=preview_of(plan, profile, arrived, after, limit, errors_only=errors_only).model_copy(
-            update={"version": saved.version}
+        preview=preview_of(
+            plan, saved, profile, arrived, slice(after, after + limit), errors_only=errors_only
         ),
         bid=_batch_of(site, principal, saved.key),
         expires=_expires(site, upload),

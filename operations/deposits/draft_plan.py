@@ -123,8 +123,8 @@ def plan_draft(upload: str, draft: Draft, table: TableContent | None) -> DraftPl
     system = {file.name: file for file in draft.files if is_system_file(file.name)}
     chosen = {file.name: file for file in draft.files if file.name not in system}
     if draft.objects is Objects.TABLE:
-        chosen.pop(draft.table or "", None)
-        plan = _of_table(upload, draft, chosen, system, table)
+        own = chosen.pop(draft.table or "", None)
+        plan = _of_table(upload, draft, chosen, system | ({own.name: own} if own else {}), table)
     elif draft.objects is Objects.EACH:
         profile = from_csv.payload_profile({fields.FILE: name} for name in chosen)
         objects = [
@@ -167,10 +167,10 @@ def _of_table(
     upload: str,
     draft: Draft,
     chosen: Mapping[str, DraftFile],
-    system: Mapping[str, DraftFile],
+    apart: Mapping[str, DraftFile],
     table: TableContent | None,
 ) -> DraftPlan:
-    """An object of each row. `system`: files of operating systems, of which a row may name one."""
+    """An object of each row. `apart`: files that no row has to name: the table, and those of systems."""
     if table is None:
         return DraftPlan(SubmissionType.SINGLE_FILE_BATCH_MANIFEST, [], tuple(chosen), called="rows")
     given = ((row, from_csv.values_of(table, row)) for row in table.rows)
@@ -178,7 +178,7 @@ def _of_table(
     profile, names = from_csv.payload_profile(values for _, values in rows), ChosenFiles(chosen)
     payloads = [values.get(fields.URL) or values.get(fields.FILE, "") for _, values in rows]
     named = [
-        (payload if payload in system else names.find(payload)) if is_local(payload) else ""
+        (payload if payload in apart else names.find(payload)) if is_local(payload) else ""
         for payload in payloads
     ]
     listed = set(named)
@@ -191,7 +191,7 @@ def _of_table(
             # what no row names is meant more often than a file of another row
             near = left.near(payload) or names.near(payload)
             lacking.append(MissingFile(key=str(row.number), name=payload, near=near))
-        files, findings = (chosen.get(name) or system[name],) if name else (), Findings()
+        files, findings = (chosen.get(name) or apart[name],) if name else (), Findings()
         from_csv.check_cells(table, row, findings)
         planned = _object(upload, profile, str(row.number), row.number, files, values, findings, near)
         plan.objects.append(planned)

@@ -11,8 +11,7 @@ from pipeline.http.urls import redact_url
 from pipeline.names import is_upload
 from pipeline.profiles.profile import Profile, ProfileLimits
 from pipeline.records import Record
-from pipeline.tables.content import TableContent
-from pipeline.uploads.draft import Arrived, Draft, Objects
+from pipeline.uploads.draft import Arrived, Draft, Objects, SavedDraft
 
 PAGE = 100
 """Objects of a preview's first page."""
@@ -60,6 +59,9 @@ class PreviewTable(Record):
     sheet: str | None = None
     header_row: int
     columns: tuple[PreviewColumn, ...] = ()
+    listed: bool = Field(
+        False, description="A row names the table itself, which is sent as `files/NAME`, too."
+    )
 
 
 class Preview(Record):
@@ -126,8 +128,8 @@ class DraftList(Record):
     all: bool = Field(True, description="false: the oldest drafts were not looked at.")
 
 
-def preview_table(table: TableContent | None) -> PreviewTable | None:
-    if table is None:
+def _table(plan: DraftPlan, name: str | None) -> PreviewTable | None:
+    if (table := plan.table) is None:
         return None
     columns = zip(table.header, table.fields, strict=True)
     return PreviewTable(
@@ -135,19 +137,21 @@ def preview_table(table: TableContent | None) -> PreviewTable | None:
         sheet=table.sheet or None,
         header_row=table.header_row,
         columns=tuple(PreviewColumn(header=header, field=name or None) for header, name in columns),
+        listed=any(file.name == name for planned in plan.objects for file in planned.files),
     )
 
 
 def preview_of(
-    plan: DraftPlan, profile: Profile, arrived: Arrived, after: int, limit: int, *, errors_only: bool
+    plan: DraftPlan, saved: SavedDraft, profile: Profile, arrived: Arrived, page: slice, *, errors_only: bool
 ) -> Preview:
-    """A page of the judged objects, from place `after`."""
+    """A page of the judged objects: the places from `page.start` to `page.stop`."""
     sizes = [arrived.size(FILES + file.name) for planned in plan.objects for file in planned.files]
     there = [size for size in sizes if size is not None]
     shown = [planned for planned in plan.objects if planned.errors or not errors_only]
     return Preview(
-        objects=tuple(_shown(planned, arrived) for planned in shown[after : after + limit]),
-        next=str(after + limit) if after + limit < len(shown) else None,
+        version=saved.version,
+        objects=tuple(_shown(planned, arrived) for planned in shown[page]),
+        next=str(page.stop) if page.stop < len(shown) else None,
         object_count=len(plan.objects),
         file_count=sum(len(planned.files) or bool(planned.row.url) for planned in plan.objects),
         bytes=sum(file.size for planned in plan.objects for file in planned.files),
@@ -156,7 +160,7 @@ def preview_of(
         erroneous=sum(bool(planned.errors) for planned in plan.objects),
         errors=tuple(plan.errors[:LISTED]),
         warnings=tuple(plan.warnings[:LISTED]),
-        table=preview_table(plan.table),
+        table=_table(plan, saved.table),
         unlisted=plan.unlisted[:LISTED],
         unlisted_count=len(plan.unlisted),
         left_out=plan.left_out[:LISTED],

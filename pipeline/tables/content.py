@@ -15,6 +15,9 @@ CELLS_LIMIT = 1_000_000
 ROW_LIMIT = 1 << 20
 """Maximum characters of a row."""
 
+EXACT = 1e15
+"""Whole numbers below it have all the digits that a spreadsheet program keeps."""
+
 HEADER_SEARCHED = 50
 """Maximum rows among which the header row is searched."""
 

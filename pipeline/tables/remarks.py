@@ -25,6 +25,8 @@ class RemarkKind(StrEnum):
     MERGED = "merged"
     AMBIGUOUS_DATE = "ambiguous-date"
     SERIAL_DATE = "serial-date"
+    SHOWN = "shown"
+    """A whole number as the cell shows it, such as 0007, which is read."""
     NUMBER = "number"
     """The shortest number of a spreadsheet's column: the format in which it is shown is not known."""
 

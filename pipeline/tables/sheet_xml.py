@@ -1,4 +1,5 @@
-"""The formulas, errors and merged cells of a spreadsheet, from its XML: the library does not give them.
+"""What the library does not give of a spreadsheet, from its XML: formulas, errors, merged cells, and how
+whole numbers are shown.
 
 The library has read the file before, and refused entities. A position that is left out follows the last.
 """
@@ -6,17 +7,22 @@ The library has read the file before, and refused entities. A position that is l
 import io
 import posixpath
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 from zipfile import ZipFile
 
-from pipeline.tables.content import TableFormat, column_letters
+from pipeline.tables.content import EXACT, TableFormat, column_letters
 from pipeline.tables.remarks import Remark, RemarkKind
 
-_MARKED = re.compile(rb"""<(?:\w+:)?f[\s/>]|t=["']e["']|:formula=|value-type=["']error["']|-spanned=""")
-"""What XLSX and ODS write for a formula, an error or merged cells."""
+_MARKED = re.compile(
+    rb"""<(?:\w+:)?f[\s/>]|t=["']e["']|:formula=|value-type=["']error["']|-spanned=|:min-integer-digits="""
+)
+"""What XLSX and ODS write for a formula, an error or merged cells, and ODS for the format of a number."""
+
+_FORMAT = re.compile(r"""((?:"[^"]*"|\\.|[-/ ])*)(0+)((?:"[^"]*"|\\.|[-/ ])*)""")
+"""A format of whole numbers: digits of which zeros are shown, between texts."""
 
 _REFERENCE = re.compile(r"[A-Z]{1,3}")
 _TABLE = "{urn:oasis:names:tc:opendocument:xmlns:table:1.0}"
@@ -26,14 +32,16 @@ _CALC = "{urn:org:documentfoundation:names:experimental:calc:xmlns:calcext:1.0}"
 
 
 def cell_remarks(archive: ZipFile, kind: TableFormat, sheet: str) -> Iterator[Remark]:
-    """Remarks about cells with a formula or an error and, in ODS, merged cells.
+    """Remarks about cells with a formula or an error, about whole numbers as they are shown, and about merged
+    cells of ODS.
 
     A formula without a value has the formula as its text; one with a value has no text.
     """
     ods = kind is TableFormat.ODS
     xml = archive.read("content.xml" if ods else _part(archive, sheet))
-    if _MARKED.search(xml):  # few lists have any, and parsing takes most of the time
-        yield from _of_ods(xml, sheet) if ods else _of_xlsx(xml)
+    formats = {} if ods else _formats(archive)
+    if formats or _MARKED.search(xml):  # few lists have any, and parsing takes most of the time
+        yield from _of_ods(xml, sheet) if ods else _of_xlsx(xml, formats)
 
 
 def merged(first: tuple[int, int], last: tuple[int, int]) -> Remark:
@@ -42,16 +50,33 @@ def merged(first: tuple[int, int], last: tuple[int, int]) -> Remark:
     return Remark(RemarkKind.MERGED, *first, text)
 
 
-def _of_xlsx(xml: bytes) -> Iterator[Remark]:
+def _formats(archive: ZipFile) -> dict[str, tuple[str, int, str]]:
+    """Number of a cell's style -> text, digits and text that its whole numbers are shown with."""
+    if "xl/styles.xml" not in archive.namelist():
+        return {}
+    codes, formats = dict[str, str](), dict[str, tuple[str, int, str]]()
+    for _, name, element in _elements(archive.read("xl/styles.xml")):
+        if name == "numFmt":
+            codes[element.get("numFmtId", "")] = element.get("formatCode", "")
+        elif name == "cellXfs":
+            for number, style in enumerate(element):
+                match = _FORMAT.fullmatch(codes.get(style.get("numFmtId", ""), ""))
+                if match:
+                    before, after = (re.sub(r'"|\\(.)', r"\1", text) for text in (match[1], match[3]))
+                    formats[str(number)] = (before, len(match[2]), after)
+    return formats
+
+
+def _of_xlsx(xml: bytes, formats: Mapping[str, tuple[str, int, str]]) -> Iterator[Remark]:
     row = 0
     for _, name, element in _elements(xml):
         if name == "row":
             row = int(element.get("r", row + 1))
-            yield from _of_xlsx_row(row, element)
+            yield from _of_xlsx_row(row, element, formats)
             element.clear()
 
 
-def _of_xlsx_row(row: int, element: Element) -> Iterator[Remark]:
+def _of_xlsx_row(row: int, element: Element, formats: Mapping[str, tuple[str, int, str]]) -> Iterator[Remark]:
     column = -1
     for cell in element:
         place = _REFERENCE.match(cell.get("r", ""))
@@ -64,6 +89,11 @@ def _of_xlsx_row(row: int, element: Element) -> Iterator[Remark]:
             yield Remark(RemarkKind.FORMULA, row, column)
         elif formula is not None and kind != "str":  # the value of a text may be empty
             yield Remark(RemarkKind.NO_VALUE, row, column, f"={formula}")
+        if kind in (None, "n") and value and (shown := formats.get(cell.get("s", ""))):
+            before, digits, after = shown
+            number = float(value)
+            if 0 <= number < EXACT and number.is_integer():
+                yield Remark(RemarkKind.SHOWN, row, column, f"{before}{int(number):0{digits}}{after}")
 
 
 def _of_ods(xml: bytes, sheet: str) -> Iterator[Remark]:
@@ -90,6 +120,11 @@ def _of_ods_row(row: int, element: Element) -> Iterator[Remark]:
             yield Remark(RemarkKind.FORMULA, row, column)
         elif formula is not None:
             yield Remark(RemarkKind.NO_VALUE, row, column, formula)
+        if cell.get(f"{_OFFICE}value-type") == "float":
+            shown = "".join(part.text or "" for part in cell.iterfind(f"{_TEXT}p"))
+            number = float(cell.get(f"{_OFFICE}value", "-1"))
+            if number.is_integer() and re.fullmatch(rf"\D*0*{int(number)}\D*", shown):
+                yield Remark(RemarkKind.SHOWN, row, column, shown)
         rows, columns = _count(cell, "rows-spanned"), _count(cell, "columns-spanned")
         if rows > 1 or columns > 1:
             yield merged((row, column), (row + rows - 1, column + columns - 1))

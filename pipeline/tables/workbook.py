@@ -17,6 +17,7 @@ from python_calamine import (
 
 from pipeline.tables import sheet_xml
 from pipeline.tables.content import (
+    EXACT,
     Sheet,
     TableFormat,
     TableRow,
@@ -29,9 +30,6 @@ from pipeline.tables.remarks import Remark, RemarkKind
 UNPACKED_LIMIT = 200_000_000
 """Maximum bytes that a spreadsheet says it unpacks to; a table of 100,000 rows has a tenth of it."""
 
-EXACT = 1e15
-"""Whole numbers below it have all the digits that a spreadsheet program keeps."""
-
 _DAMAGED = (
     CalamineError,
     BadZipFile,
@@ -42,6 +40,9 @@ _DAMAGED = (
     ValueError,
     RuntimeError,
 )
+
+_AS_TEXT = (RemarkKind.ERROR, RemarkKind.SHOWN)
+"""Remarks whose text is that of the cell, in place of the library's value."""
 
 _Value = int | float | str | bool | time | date | datetime | timedelta
 
@@ -80,7 +81,7 @@ def _read(data: bytes, kind: TableFormat, choice: str) -> Sheet:
         with ZipFile(io.BytesIO(data)) as archive:
             cells += sheet_xml.cell_remarks(archive, kind, name)
     rows = {row.number: row for row in within_limits(_rows(values, cells))}
-    above += (_with_value(remark, rows) for remark in cells if remark.kind is not RemarkKind.ERROR)
+    above += (_with_value(remark, rows) for remark in cells if remark.kind not in _AS_TEXT)
     above += _numbers(values, cells)
     return Sheet(kind, tuple(rows.values()), tuple(above), sheets=names, name=name)
 
@@ -96,18 +97,18 @@ def _check_size(data: bytes) -> None:
 
 
 def _rows(values: list[list[_Value]], cells: list[Remark]) -> Iterator[TableRow]:
-    """The rows with text; an error, for which the library gives nothing or 0, is the cell's text."""
-    errors: dict[int, dict[int, str]] = {}
+    """The rows with text: of an error, for which the library gives nothing or 0, and as numbers are shown."""
+    shown: dict[int, dict[int, str]] = {}
     for remark in cells:
-        if remark.kind is RemarkKind.ERROR:
-            errors.setdefault(remark.row, {})[remark.column] = remark.text
+        if remark.kind in _AS_TEXT:
+            shown.setdefault(remark.row, {})[remark.column] = remark.text
     for number, row in enumerate(values, 1):
-        if number not in errors and row.count("") == len(row):
+        if number not in shown and row.count("") == len(row):
             continue
         texts = [text(value) for value in row]
-        for column, error in errors.get(number, {}).items():
+        for column, instead in shown.get(number, {}).items():
             if column < len(texts):
-                texts[column] = error
+                texts[column] = instead
         while texts and not texts[-1]:
             del texts[-1]
         if texts:
@@ -116,10 +117,10 @@ def _rows(values: list[list[_Value]], cells: list[Remark]) -> Iterator[TableRow]
 
 def _numbers(values: list[list[_Value]], cells: list[Remark]) -> Iterator[Remark]:
     """The shortest number of each column whose numbers differ in length: they may be shown equally long."""
-    errors = {(remark.row, remark.column) for remark in cells if remark.kind is RemarkKind.ERROR}
+    known = {(remark.row, remark.column) for remark in cells if remark.kind in _AS_TEXT}
     for place, column in enumerate(zip(*values, strict=True)):
         numbers = ((text(cell), row) for row, cell in enumerate(column, 1) if type(cell) in (int, float))
-        sound = [(number, row) for number, row in numbers if (row, place) not in errors]
+        sound = [(number, row) for number, row in numbers if (row, place) not in known]
         shortest, row = min(sound, key=lambda one: len(one[0]), default=("", 0))
         if any(len(shortest) < len(number) for number, _ in sound):
             yield Remark(RemarkKind.NUMBER, row, place, shortest)

@@ -351,12 +351,12 @@ def test_numbers_in_a_column_of_identifiers_are_pointed_out_once(
 ) -> None:
     target = io.BytesIO()
     with xlsxwriter.Workbook(target) as book:
-        sheet, zeros = book.add_worksheet(), book.add_format({"num_format": "0000"})
+        sheet = book.add_worksheet()
         sheet.write_row(0, 0, ["File", "Call number", "Size"])
         sheet.write_row(1, 0, ["a.jpg", "0006", 17])
         for row in (2, 3):
             sheet.write_string(row, 0, f"{row}.jpg")
-            sheet.write_number(row, 1, 10 ** (3 - row) * 7, zeros)
+            sheet.write_number(row, 1, 10 ** (3 - row) * 7)
 
     table = read(target.getvalue())
 
@@ -365,3 +365,56 @@ def test_numbers_in_a_column_of_identifiers_are_pointed_out_once(
         (RemarkKind.NUMBER, 4, 1)
     ]
     assert str(table.remarks[0]).startswith("'7' is a number, and others have more digits")
+
+
+SHOWN = [
+    ("0000", 7, "0007"),
+    ("0000", 12345, "12345"),
+    ('"MUE-"000', 7, "MUE-007"),
+    ("\\M000", 7, "M007"),
+    ('0" sheets"', 7, "7 sheets"),
+    ("0000", 7.5, "7.5"),
+    ("0000", -7, "-7"),
+    ("#,##0", 1234, "1234"),
+    ("0.00", 7, "7"),
+    ("00.00", 7, "7"),
+    ('"%d {} "00', 7, "%d {} 07"),
+]
+
+
+def test_a_whole_number_is_read_as_the_cell_of_excel_shows_it(read: Callable[..., TableContent]) -> None:
+    target = io.BytesIO()
+    with xlsxwriter.Workbook(target) as book:
+        sheet = book.add_worksheet()
+        sheet.write_row(0, 0, ["File", "Call number"])
+        for row, (code, number, _) in enumerate(SHOWN, 1):
+            sheet.write_string(row, 0, f"{row}.jpg")
+            sheet.write_number(row, 1, number, book.add_format({"num_format": code}))
+        last = len(SHOWN) + 1
+        sheet.write_string(last, 0, "formula.jpg")
+        sheet.write_formula(last, 1, "=3+4", book.add_format({"num_format": "0000"}), 7)
+
+    table = read(target.getvalue())
+
+    assert [row.cells[1] for row in table.rows] == [*(text for _, _, text in SHOWN), "0007"]
+    assert "the value that was saved with it is used: '0007'" in " ".join(said(table))
+
+
+def test_a_whole_number_is_read_as_the_cell_of_libreoffice_shows_it(
+    read: Callable[..., TableContent],
+) -> None:
+    def number(value: str, shown: str) -> str:
+        return (
+            f'<table:table-cell office:value-type="float" office:value="{value}">'
+            f"<text:p>{shown}</text:p></table:table-cell>"
+        )
+
+    cases = [("7", "0007"), ("7", "MUE-007"), ("1234", "1,234"), ("7", "7.00"), ("7.5", "0008"), ("7", "7")]
+    rows = "".join(ods_row(*ods_text("a.jpg"), number(value, shown)) for value, shown in cases)
+    style = '<number:number number:min-integer-digits="4"/>'
+    spaces = 'xmlns:number="urn:oasis:names:tc:opendocument:xmlns:datastyle:1.0"'
+    head = ods_row(*ods_text("File", "Call number"))
+
+    table = read(ods(f'<x {spaces}>{style}</x><table:table table:name="List">{head}{rows}</table:table>'))
+
+    assert [row.cells[1] for row in table.rows] == ["0007", "MUE-007", "1234", "7", "7.5", "7"]

@@ -379,6 +379,21 @@ def test_an_identifier_of_two_files_is_an_error_that_names_the_files(ada: Caller
     assert message.startswith("file 1 has the same local id")
 
 
+def test_a_row_may_name_the_table_itself(web: Web, ada: Caller) -> None:
+    text = "file,title,id\nlist.csv,The list,own 1\na.jpg,Harbour,own 2\n"
+    upload, _ = with_table(ada, text, "a.jpg")
+    given = draft("table", "a.jpg", table="list.csv")
+    given["files"].append({"name": "list.csv", "size": len(text)})
+    preview = save(ada, upload, given)
+
+    assert (errors(preview), preview["unlisted"], preview["table"]["listed"]) == ([], [], True)
+    send(ada, upload, "files/a.jpg")
+    lacking = deposit(ada, upload).json()["errors"]
+    assert [one["file"] for one in lacking] == ["list.csv"]
+    send(ada, upload, "files/list.csv", text.encode())
+    assert deposit(ada, upload).status_code == 201
+
+
 def test_a_url_in_a_row_stays_a_url(web: Web, ada: Caller) -> None:
     text = "url,title\nhttps://example.org/a.jpg,Far\nupload:" + "0" * 32 + "/a.jpg,Of another\n"
     _, preview = with_table(ada, text)

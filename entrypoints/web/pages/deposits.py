@@ -20,6 +20,7 @@ from entrypoints.web.middleware import receives_files
 from entrypoints.web.pages.login import PageCaller, page_router
 from entrypoints.web.pages.templating import Notice, page, redirect
 from entrypoints.web.receiving import read_form
+from operations import notifications
 from operations.board.values import BatchSearch, Scope
 from operations.deposits import resubmission, submission, uploads
 from operations.deposits.local_deposit import reads_as_table
@@ -213,8 +214,12 @@ def _form(
         request,
         "deposit_new.html",
         collections=allowed,
-        limits=dict(_limits(site, allowed[:LIMITS_SHOWN])),
+        limits={name: (most, agreed) for name, most, agreed in _limits(site, allowed[:LIMITS_SHOWN])},
         upload_bytes=site.settings.upload_bytes,
+        own_bytes=site.settings.upload_bytes_of_owner,
+        own_used=site.quotas.of(caller.identity).used.size,
+        mailed=notifications.mailed(site, caller),
+        can_mail=bool(site.settings.callback_secret.get_secret_value()),
         kinds=list(SubmissionType),
         fields=fields,
         received=names.name_in(fields.get("received", "")),
@@ -224,11 +229,13 @@ def _form(
     )
 
 
-def _limits(site: Site, collections: Iterable[str]) -> Iterator[tuple[str, ProfileLimits]]:
+def _limits(site: Site, collections: Iterable[str]) -> Iterator[tuple[str, ProfileLimits, int | None]]:
+    """Each collection with its limits and the bytes agreed for it."""
     for name in collections:
         with suppress(ProfileError):  # a deposit will be refused with the profile's fault
-            most, files = site.profile(name).limits, site.settings.object_files
-            yield name, most.model_copy(update={"object_files": min(most.object_files or files, files)})
+            profile, files = site.profile(name), site.settings.object_files
+            most = min(profile.limits.object_files or files, files)
+            yield name, profile.limits.model_copy(update={"object_files": most}), profile.quota_bytes
 
 
 def _digest(text: str) -> dict[str, str] | None:

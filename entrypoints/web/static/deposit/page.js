@@ -286,7 +286,8 @@ async function deposit(query = "") {
   at("amount").textContent = "Your files are read.";
   try {
     const there = await arrivedFiles();
-    const skipped = new Set([...preview.unlisted, ...preview.left_out, ...(draft.objects === "table" ? [draft.table] : [])]);
+    const apart = draft.objects === "table" && !preview.table?.listed ? [draft.table] : [];
+    const skipped = new Set([...preview.unlisted, ...preview.left_out, ...apart]);
     const needed = draft.files.filter(({ name }) => !skipped.has(name));
     const lacking = needed.filter(({ name, size }) => !files.has(name) && there.get(`files/${name}`)?.size !== size);
     if (lacking.length) throw new Said(`Choose the same files again: ${some(lacking.map(({ name }) => name))} ${lacking.length === 1 ? "has" : "have"} not arrived yet.`);
@@ -296,6 +297,7 @@ async function deposit(query = "") {
     const digestOf = (name) => found[name] ?? there.get(name)?.sha512 ?? null;
     draft.files = draft.files.map((file) => ({ ...file, sha512: digestOf(`files/${file.name}`) }));
     await save();
+    await askForMail();
     const { bid, again } = await request("POST", `/v1/drafts/${upload}/deposit${query}`, undefined, condition());
     stop = null;
     if (again) offerRepetition(bid);
@@ -306,6 +308,13 @@ async function deposit(query = "") {
     if (error instanceof Problem && error.status !== 401) await attempt(save); // what is true now
     throw error;
   }
+}
+
+// The notifications of all deposits, which are confirmed by a mail to the address.
+async function askForMail() {
+  if (!at("mail-me")?.checked) return;
+  await request("POST", "/v1/notifications", { events: ["done", "failed"], mail: at("mail-address").value });
+  at("mail-me").checked = false; // once, also if the deposit is refused
 }
 
 function offerRepetition(bid) {
@@ -397,7 +406,12 @@ function listen() {
   at("only-errors").addEventListener("change", () => page(() => { cursors = [""]; }));
   at("next").addEventListener("click", () => page(() => cursors.push(preview.next)));
   at("previous").addEventListener("click", () => page(() => cursors.pop()));
-  at("deposit").addEventListener("click", () => attempt(() => deposit()));
+  at("mail-me")?.addEventListener("change", () => {
+    at("mail-to").hidden = !at("mail-me").checked;
+    at("mail-address").required = at("mail-me").checked;
+    if (at("mail-me").checked) at("mail-address").focus();
+  });
+  at("deposit").addEventListener("click", () => { if (at("mail-address")?.reportValidity() ?? true) attempt(() => deposit()); });
   at("discard").addEventListener("click", () => attempt(() => discard(upload, draft.name)));
   at("cancel").addEventListener("click", () => stop?.abort());
   addEventListener("online", () => { if (changed && !stop) attempt(save); });
