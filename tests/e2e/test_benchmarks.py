@@ -129,6 +129,14 @@ def _searches_of_both_databases_while_deposits_are_entered() -> None:
 
 
 @case
+def _the_preview_of_a_deposit_and_a_correction() -> None:
+    figures = run("drafts", rows=50)["figures"]
+
+    assert 0 < figures["preview_cpu_s"] <= figures["slowest_preview_cpu_s"]
+    assert figures["correction_bytes"] < 200
+
+
+@case
 def _retrievals_beside_a_process_that_hashes_and_sends_the_same_files() -> None:
     figures = output("retrieve", mib=8, files=30)["figures"]
 
