@@ -132,6 +132,14 @@ def sync(path: Path) -> None:
         os.fsync(descriptor)
 
 
+def make_synced(folder: Path) -> None:
+    """Make the folder and its missing parents, each of which is then durable."""
+    if not folder.is_dir():
+        make_synced(folder.parent)
+        folder.mkdir(exist_ok=True)
+        sync(folder.parent)
+
+
 def make_below(path: Path, existing: Path) -> None:
     """Make `path`, which is `existing` or below it; FileNotFoundError if `existing` no longer exists.
 
@@ -267,8 +275,9 @@ class Mark:
         return (root / self.file).exists()
 
     def put_into(self, root: Path) -> None:
-        root.mkdir(parents=True, exist_ok=True)
+        make_synced(root)
         (root / self.file).touch()
+        sync(root)
 
     def lacking(self, root: Path) -> ServiceDown:
         return self._outage(

@@ -11,6 +11,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event
 from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
 
 from pipeline.errors import UsageRefused
+from pipeline.file_system import make_synced
 from pipeline.records import Record
 
 LOCK_WAIT = 30
@@ -46,7 +47,7 @@ _POOL: dict[str, Any] = {"json_serializer": _as_json, "pool_size": 4, "max_overf
 
 
 def _sqlite(url: URL) -> Engine:
-    Path(url.database or "").parent.mkdir(parents=True, exist_ok=True)
+    make_synced(Path(url.database or "").parent)
     engine = create_engine(url, connect_args={"timeout": LOCK_WAIT}, **_POOL)
 
     @event.listens_for(engine, "connect")

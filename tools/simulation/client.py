@@ -1,54 +1,38 @@
 """kazoo's client on the simulated ensemble: its own methods, watches and states, without a socket.
 
-Each direction of a connection keeps its order, and each message its own delay. If the connection breaks, what
-was on its way to the server may still arrive; what was on its way back is lost.
+Each direction of a connection keeps its order, and each message its own delay. If the connection breaks, the
+first requests that were on their way may still arrive; what was on its way back is lost.
 """
 
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
-from struct import Struct
 from typing import Any
 
 from kazoo.exceptions import (
     AuthFailedError,
     ConnectionClosedError,
     ConnectionLoss,
-    NoNodeError,
     SessionExpiredError,
     ZookeeperError,
 )
 from kazoo.handlers.threading import AsyncResult, KazooTimeoutError
 from kazoo.protocol import serialization
 from kazoo.protocol.connection import CHANGED_EVENT, CHILD_EVENT, CREATED_EVENT, DELETED_EVENT
-from kazoo.protocol.serialization import read_buffer, read_string, stat_struct, write_string
-from kazoo.protocol.states import Callback, EventType, KeeperState, WatchedEvent, ZnodeStat
+from kazoo.protocol.states import Callback, EventType, KeeperState, WatchedEvent
+from kazoo.security import Id, make_digest_acl_credential
 
-from tools.simulation.ensemble import (
-    Change,
-    Check,
-    CloseSession,
-    Create,
-    Delete,
-    Ensemble,
-    Event,
-    Put,
-    Result,
-    first_error,
-    read,
-)
+from tools.simulation.ensemble import Change, CloseSession, Ensemble, Event, first_error, read
+from tools.simulation.wire import changes_of, encoded
 from tools.simulation.world import Process, World
 from zkstate.direct import Client
-from zkstate.direct.requests import HEADER
 
-LARGEST = 0xFFFFF
-"""Bytes of the largest request (`jute.maxbuffer`); a server ends the connection on a larger one."""
+LARGEST = 0xFFFFF - 8
+"""Bytes of the largest request (`jute.maxbuffer`) without its number and type; a server ends the connection
+on a larger one."""
 
 DELAY = 0.002
 """Most seconds that a message is usually on its way."""
-
-_INT = Struct("!i")
-_ERROR = -1
 
 _CODES = {CREATED_EVENT: EventType.CREATED, DELETED_EVENT: EventType.DELETED}
 _CODES |= {CHANGED_EVENT: EventType.CHANGED, CHILD_EVENT: EventType.CHILD}
@@ -110,8 +94,8 @@ class Handler:
 class Network:
     """The ensemble, its clients, and the messages between them."""
 
-    def __init__(self, world: World, servers: int = 1) -> None:
-        self.world, self.ensemble = world, Ensemble(servers)
+    def __init__(self, world: World, servers: int = 1, release: tuple[int, int] = (3, 8)) -> None:
+        self.world, self.ensemble = world, Ensemble(servers, release)
         self.clients: dict[int, SimulatedClient] = {}
         """Session -> its client while it is connected."""
         self.slowest = DELAY
@@ -135,6 +119,16 @@ class Network:
         for session in self.ensemble.expired(self.world.now):
             self.end(session)
 
+    def lose_majority(self) -> None:
+        """Too few servers are left: all connections end, none begins, and no session expires."""
+        self.world.note("zookeeper", "no majority", "")
+        self.ensemble.serves = False
+        for client in list(self.clients.values()):
+            client.break_off("no majority")
+
+    def regain_majority(self) -> None:
+        self.ensemble.resume(self.world.now)
+
     def end(self, session: int) -> None:
         """The servers end the session; a client that is connected loses its connection."""
         if session not in self.ensemble.sessions:
@@ -150,8 +144,14 @@ class Network:
 class SimulatedClient(Client):
     """One client of a process. Made by `zkstate.connection.client.make_client` in a history."""
 
-    def __init__(self, network: Network, process: Process, hosts: str, timeout: float) -> None:
-        super().__init__(hosts=hosts, handler=Handler(network.world, process), timeout=timeout)
+    def __init__(
+        self, network: Network, process: Process, hosts: str, timeout: float, **options: Any
+    ) -> None:
+        super().__init__(hosts=hosts, handler=Handler(network.world, process), timeout=timeout, **options)
+        self._users = frozenset(
+            Id(scheme, make_digest_acl_credential(*credential.split(":", 1)))
+            for scheme, credential in self.auth_data
+        )
         self._network, self._world, self.process = network, network.world, process
         self._wait = timeout
         self._session_id: int = 0
@@ -160,7 +160,14 @@ class SimulatedClient(Client):
         """The number of the connection; what belongs to an earlier one is not delivered."""
         self._arrives, self._returns = 0.0, 0.0
         self._flights: dict[int, Any] = {}
-        self._sent = 0
+        self._queued: list[tuple[Any, Any]] = []
+        """Requests that are sent once the client is connected."""
+        self._sent = self._arrived = 0
+        """The numbers of the last request that was sent, and of the last one that arrived or still may."""
+        self.loses_requests = self.loses_answers = False
+        """What the network loses silently, until the connection breaks."""
+        self.reachable = True
+        """Whether a server can be connected to."""
         process.at_end.append(self._vanish)
 
     @property
@@ -181,12 +188,13 @@ class SimulatedClient(Client):
         if self._stopped.is_set() or not self.process.runs or self._live.is_set():
             return
         network, world = self._network, self._world
-        if self.process.frozen_until > world.now:
+        if self.process.frozen_until > world.now or not (network.ensemble.serves and self.reachable):
             world.after(0.2 + world.chance.random(), self._connect)
             return
         ensemble = network.ensemble
         if self._session_id and self._session_id not in ensemble.sessions:
             self._session_callback(KeeperState.EXPIRED_SESSION)
+            self._refuse_queued(SessionExpiredError())
             self._session_callback(KeeperState.CONNECTING)
             self._session_id = 0
         server = world.chance.randrange(len(ensemble.servers))
@@ -195,11 +203,20 @@ class SimulatedClient(Client):
             session.server, session.heard = server, float("inf")
             network.catch_up(server)
         else:
-            self._session_id = ensemble.open(self._wait, server)
+            self._session_id = ensemble.open(self._wait, server, self._users)
         self._link += 1
+        self.loses_requests = self.loses_answers = False
         self._arrives = self._returns = world.now
         network.clients[self._session_id] = self
         self._session_callback(KeeperState.CONNECTED)
+        queued, self._queued = self._queued, []
+        for request, answer in queued:
+            self._send(request, answer)
+
+    def _refuse_queued(self, fault: Exception) -> None:
+        queued, self._queued = self._queued, []
+        for _, answer in queued:
+            answer.set_exception(fault)
 
     def break_off(self, why: str) -> None:
         """The connection breaks; the client tries to connect again."""
@@ -213,12 +230,21 @@ class SimulatedClient(Client):
             answer.set_exception(ConnectionLoss())
         self._world.after(0.05 + self._world.chance.random() * 0.5, self._connect)
 
+    def fall_silent(self, what: str) -> None:
+        """Lose `requests` or `answers` until the client notices that, as by a ping without an answer."""
+        setattr(self, f"loses_{what}", True)
+        link = self._link
+        self._world.after(
+            self._wait * 2 / 3, lambda: self.break_off("silent") if link == self._link else None
+        )
+
     def _leave_server(self) -> None:
         session = self._network.ensemble.sessions.get(self._session_id)
         self._network.clients.pop(self._session_id, None)
         if session is not None:
             session.heard = self._world.now
             self._network.ensemble.servers[session.server].watches.forget(self._session_id)
+        self._arrived = self._world.chance.randint(min(self._arrived, self._sent), self._sent)
         self._link += 1
 
     def _vanish(self) -> None:
@@ -244,6 +270,7 @@ class SimulatedClient(Client):
         self._session_callback(KeeperState.CLOSED)
         for answer in flights.values():
             answer.set_exception(ConnectionClosedError("Connection has been closed"))
+        self._refuse_queued(ConnectionClosedError("Connection has been closed"))
 
     def stop_within(self, seconds: float) -> bool:
         self._world.pass_place("record", "close the session")
@@ -263,8 +290,7 @@ class SimulatedClient(Client):
             async_object.set_exception(fault())
             return False
         if not self._live.is_set():
-            # kazoo sends what was asked for meanwhile once it is connected again
-            self._world.after(0.1, lambda: self._later(request, async_object))
+            self._queued.append((request, async_object))
         else:
             self._send(request, async_object)
         return True
@@ -274,47 +300,44 @@ class SimulatedClient(Client):
         number, link = self._sent, self._link
         self._flights[number] = async_object
         self._arrives = max(self._arrives, self._world.now) + self._network.delay()
-        self._world.at(self._arrives, lambda: self._arrive(request, number, link))
+        if not self.loses_requests:
+            session, server = self._session_id, self._network.ensemble.sessions.get(self._session_id)
+            at = None if server is None else server.server
+            self._world.at(self._arrives, lambda: self._arrive(request, number, link, session, at))
 
-    def _later(self, request: Any, async_object: Any) -> None:
-        if async_object.ready() or not self.process.runs:
-            return
-        if (fault := _FAULTS.get(self._state)) is not None:
-            async_object.set_exception(fault())
-        elif self._live.is_set():
-            self._send(request, async_object)
-        else:
-            self._world.after(0.1, lambda: self._later(request, async_object))
-
-    def _arrive(self, request: Any, number: int, link: int) -> None:
-        """A server gets the request, even if its connection broke meanwhile."""
+    def _arrive(self, request: Any, number: int, link: int, session: int, server: int | None) -> None:
+        """A server gets the request, perhaps even if its connection broke meanwhile."""
         network = self._network
-        if self._session_id not in network.ensemble.sessions:
+        current = network.ensemble.sessions.get(session)
+        if link == self._link:
+            self._arrived = max(self._arrived, number)
+        elif number > self._arrived or current is None or current.server != server:
+            return None  # lost, or from where the session no longer is
+        if current is None:
             return self.break_off("no server answers") if link == self._link else None
         if len(getattr(request, "serialize", bytes)()) > LARGEST:
             return self.break_off("the request is too large")
         try:
-            answer: Any = self._answer_of(request)
+            answer: Any = self._answer_of(request, session)
         except ZookeeperError as error:
             answer = error
-        if link == self._link:
+        if link == self._link and not self.loses_answers:
             self.deliver(partial(self._receive, request, number, answer, network.ensemble.zxid))
         return None
 
-    def _answer_of(self, request: Any) -> Any:
-        network, session = self._network, self._session_id
-        ensemble = network.ensemble
-        tree = ensemble.tree_of(session)
+    def _answer_of(self, request: Any, session: int) -> Any:
+        network, ensemble = self._network, self._network.ensemble
+        tree, ask = ensemble.tree_of(session), partial(read, users=self._users)
         watch = bool(getattr(request, "watcher", None))
         match request:
             case serialization.GetData():
-                return read(tree, session, "get", request.path, watch=watch)
+                return ask(tree, session, "get", request.path, watch=watch)
             case serialization.Exists():
-                return read(tree, session, "exists", request.path, watch=watch)
+                return ask(tree, session, "exists", request.path, watch=watch)
             case serialization.GetChildren():
-                return sorted(read(tree, session, "children", request.path, watch=watch))
+                return sorted(ask(tree, session, "children", request.path, watch=watch))
             case serialization.GetChildren2():
-                children = sorted(read(tree, session, "children", request.path, watch=watch))
+                children = sorted(ask(tree, session, "children", request.path, watch=watch))
                 return children, tree.node(request.path).stat()
             case serialization.Sync():
                 network.catch_up(ensemble.sessions[session].server)
@@ -352,8 +375,7 @@ class SimulatedClient(Client):
         self.last_zxid = max(self.last_zxid, zxid)
         waiting = self._flights.pop(number, None)
         watcher = getattr(request, "watcher", None)
-        missing = isinstance(answer, NoNodeError) and not isinstance(request, serialization.Exists)
-        if watcher and not missing:
+        if watcher and not isinstance(answer, ZookeeperError):
             of_children = isinstance(request, serialization.GetChildren | serialization.GetChildren2)
             watchers = self._child_watchers if of_children else self._data_watchers
             watchers[request.path].add(watcher)
@@ -385,79 +407,3 @@ class SimulatedClient(Client):
 def _in_order(watchers: Any) -> list[Any]:
     """kazoo keeps a set of functions, whose order differs from process to process."""
     return sorted(watchers, key=lambda one: getattr(one, "__qualname__", ""))
-
-
-# --- the bytes of requests and answers
-
-
-def changes_of(request: Any) -> tuple[Change, ...]:
-    """What the request changes; a transaction is read from its bytes."""
-    match request:
-        case serialization.Create() | serialization.Create2():
-            return (Create(request.path, request.data or b"", request.flags),)
-        case serialization.SetData():
-            return (Put(request.path, request.data, request.version),)
-        case serialization.Delete():
-            return (Delete(request.path, request.version),)
-        case _ if request.type == serialization.Transaction.type:
-            return tuple(_changes(bytes(request.serialize())))
-    raise TypeError(f"a request of the type {type(request).__name__} is not simulated")
-
-
-def _changes(content: bytes) -> Any:
-    offset = 0
-    while True:
-        kind, done, _ = HEADER.unpack_from(content, offset)
-        offset += HEADER.size
-        if done:
-            return
-        path, offset = read_string(content, offset)
-        if kind == serialization.Create.type:
-            data, offset = read_buffer(content, offset)
-            (entries,) = _INT.unpack_from(content, offset)
-            offset += _INT.size
-            for _ in range(entries):
-                offset += _INT.size
-                _, offset = read_string(content, offset)
-                _, offset = read_string(content, offset)
-            (flags,) = _INT.unpack_from(content, offset)
-            offset += _INT.size
-            yield Create(path, data or b"", flags)
-            continue
-        data = b""
-        if kind == serialization.SetData.type:
-            data, offset = read_buffer(content, offset)
-        (version,) = _INT.unpack_from(content, offset)
-        offset += _INT.size
-        if kind == serialization.SetData.type:
-            yield Put(path, data or b"", version)
-        elif kind == serialization.Delete.type:
-            yield Delete(path, version)
-        else:
-            yield Check(path, version)
-
-
-_KINDS: dict[type, int] = {
-    Create: serialization.Create.type,
-    Put: serialization.SetData.type,
-    Delete: serialization.Delete.type,
-    Check: serialization.CheckVersion.type,
-}
-
-
-def encoded(changes: Sequence[Change], results: Sequence[Result]) -> bytes:
-    """The answer to a transaction, as ZooKeeper encodes it."""
-    parts: list[bytes] = []
-    refused = first_error(results) is not None
-    for change, result in zip(changes, results, strict=True):
-        if refused:
-            code = getattr(result, "code", 0)
-            parts += (HEADER.pack(_ERROR, False, code), _INT.pack(code))
-            continue
-        parts.append(HEADER.pack(_KINDS[type(change)], False, 0))
-        if isinstance(result, ZnodeStat):
-            parts.append(stat_struct.pack(*result))
-        elif isinstance(result, str):
-            parts.append(bytes(write_string(result)))
-    parts.append(HEADER.pack(-1, True, -1))
-    return b"".join(parts)

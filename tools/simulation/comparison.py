@@ -7,19 +7,19 @@ has threads in its process, from which nothing may be taken.
 import json
 import random
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, Protocol, TypeVar
 
-from kazoo.exceptions import NoNodeError, ZookeeperError
-from kazoo.protocol.states import ZnodeStat
+from kazoo.exceptions import ZookeeperError
+from kazoo.protocol.states import KazooState, ZnodeStat
+from kazoo.security import OPEN_ACL_UNSAFE, make_acl, make_digest_acl
 
-from pipeline.settings import Settings
 from tools.simulation.client import Network, SimulatedClient
 from tools.simulation.patches import patched, world
-from tools.simulation.world import World
-from zkstate.connection.client import make_client
+from tools.simulation.world import Process, World
 from zkstate.direct import Client, requests
 from zkstate.direct.client import whole_path
 
@@ -27,8 +27,29 @@ SESSIONS = 3
 
 PATHS = ("/a", "/a/b", "/a/b/c", "/a/d", "/e", "/e/f", "/e/f/g")
 
-WAIT = 10.0
-"""Seconds for an answer."""
+WAIT = 30.0
+"""Seconds for an answer, or for a connection."""
+
+TIMEOUT = 4.0
+"""Seconds of a session."""
+
+USERS = ("ann", "ben", "")
+"""Who has opened each session; its password is its name."""
+
+KEEPER = make_digest_acl("keeper", "keeper", all=True)
+"""May remove what the sessions leave."""
+
+_ANN = make_digest_acl("ann", "ann", all=True)
+ACCESS = (
+    OPEN_ACL_UNSAFE,
+    [KEEPER, _ANN],
+    [KEEPER, _ANN, make_acl("world", "anyone", read=True)],
+    [KEEPER, make_digest_acl("ben", "ben", read=True, create=True)],
+)
+"""The access lists of new nodes."""
+
+LARGEST = 0xFFFFF
+"""Bytes of the largest request."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +62,7 @@ class Request:
     data: bytes = b""
     version: int = -1
     flags: int = 0
+    access: int = 0
     parts: tuple["Request", ...] = ()
 
 
@@ -50,17 +72,26 @@ def sequence_of(seed: int, length: int) -> list[Request]:
     return [_request(chance) for _ in range(length)]
 
 
+FAULTS = ("break", "lose requests", "lose answers", "expire", "be away", "large")
+"""Kinds of requests: the connection breaks, perhaps with a request or its answer lost; the session
+expires while one waits to be sent; it is away while another has its turn; about LARGEST bytes are sent."""
+
+
 def _request(chance: random.Random) -> Request:
     session = chance.randrange(SESSIONS)
     kind = chance.choices(
-        ("change", "multi", "get", "exists", "children", "follow", "sync", "reopen"),
-        (40, 20, 12, 12, 12, 2, 1, 2),
+        ("change", "multi", "get", "exists", "children", "follow", "sync", "reopen", *FAULTS),
+        (40, 20, 12, 12, 12, 2, 1, 2, *(0.7 for _ in FAULTS)),
     )[0]
     if kind == "change":
         return _change(chance, session)
     if kind == "multi":
         parts = tuple(_change(chance, session, in_multi=True) for _ in range(chance.randint(1, 4)))
         return Request(session, "multi", parts=parts)
+    if kind in FAULTS:
+        other = (session + 1) % SESSIONS if kind == "be away" else session
+        part = chance.choice((_change(chance, other), Request(other, "get", chance.choice(PATHS))))
+        return Request(session, kind, chance.choice(PATHS), version=chance.randint(-1, 1), parts=(part,))
     return Request(session, kind, chance.choice(PATHS))
 
 
@@ -71,16 +102,42 @@ def _change(chance: random.Random, session: int, *, in_multi: bool = False) -> R
     kinds = ("create", "create", "put", "delete", *(("check",) if in_multi else ()))
     kind = chance.choice(kinds)
     flags = chance.choice((0, 0, 0, 1, 2, 3)) if kind == "create" else 0
-    return Request(session, kind, path, data, version, flags)
+    access = chance.choice((0, 0, 0, 0, 0, 1, 2, 3)) if kind == "create" else 0
+    return Request(session, kind, path, data, version, flags, access)
+
+
+class Links(Protocol):
+    """The connections of the sessions to their servers, by the number of the session."""
+
+    def open(self, number: int) -> Client:
+        """A client that is not connected yet."""
+
+    def lose(self, number: int, what: str) -> None:
+        """Lose `requests` or `answers` until the connection is cut."""
+
+    def await_loss(self, number: int) -> None:
+        """Wait until an answer was lost."""
+
+    def cut(self, number: int) -> None:
+        """End the connection; a new one works."""
+
+    def leave(self, number: int) -> None:
+        """End the connection, and let none begin until `come_back`."""
+
+    def come_back(self, number: int) -> None: ...
+
+    def end(self, number: int) -> None:
+        """The servers end the session."""
 
 
 class Recorder:
     """The answers and events of one side, each in the order of its session."""
 
-    def __init__(self, open_client: Callable[[], Client], root: str) -> None:
-        self._open, self._root = open_client, root
+    def __init__(self, links: Links, root: str) -> None:
+        self.links, self._root = links, root
         self.clients: list[Client] = []
         self.lines: list[list[Any]] = [[] for _ in range(SESSIONS)]
+        self._connections = [0] * SESSIONS
         self._owners: dict[int, str] = {0: ""}
 
     def start(self) -> None:
@@ -90,13 +147,21 @@ class Recorder:
             client.chroot = self._root
 
     def _opened(self, number: int) -> Client:
-        client = self._open()
+        client = self.links.open(number)
+
+        def count(state: str) -> None:
+            self._connections[number] += state == KazooState.CONNECTED
+
+        client.add_listener(count)
         client.start_within(WAIT)
+        self._enter(client, number)
+        client.add_event_listener(lambda kind, path: self.lines[number].append(("event", kind, path)))
+        return client
+
+    def _enter(self, client: Client, number: int) -> None:
         identity = client.client_id
         assert identity is not None
         self._owners[identity[0]] = f"session {number}"
-        client.add_event_listener(lambda kind, path: self.lines[number].append(("event", kind, path)))
-        return client
 
     def run(self, requests_: Sequence[Request]) -> None:
         for position, request in enumerate(requests_):
@@ -106,9 +171,12 @@ class Recorder:
                 self.lines[request.session].append((position, answer))
             for client in self.clients:  # what was pushed to a session before has then arrived
                 client.exists_async("/").get(timeout=WAIT)
-            if request.what == "reopen":  # the servers delete ephemeral nodes in the order of a hash set
+            if request.what in (
+                "reopen",
+                "expire",
+            ):  # the servers delete ephemerals in the order of a hash set
                 for lines, number in zip(self.lines, before, strict=True):
-                    lines[number:] = sorted(lines[number:])
+                    lines[number:] = sorted(lines[number:], key=repr)
 
     def _answer(self, request: Request) -> Any:
         client = self.clients[request.session]
@@ -117,10 +185,53 @@ class Recorder:
             self.clients[request.session] = self._opened(request.session)
             self.clients[request.session].chroot = self._root
             return "reopened"
+        if request.what in FAULTS:
+            return self._disturbed(client, request)
+        return self._result(self._ask(client, request))
+
+    def _result(self, answer: Any) -> Any:
         try:
-            return self._plain(self._ask(client, request).get(timeout=WAIT))
+            return self._plain(answer.get(timeout=WAIT))
         except ZookeeperError as error:
             return type(error).__name__
+
+    def _disturbed(self, client: Client, request: Request) -> Any:
+        number, before = request.session, self._connections[request.session]
+        links, (part,) = self.links, request.parts
+        if request.what == "large":
+            answer = self._result(self._ask(client, request))
+            if request.version <= 0:
+                return answer
+        elif request.what == "break":
+            links.cut(number)
+            answer = "broken"
+        elif request.what in ("lose requests", "lose answers"):
+            links.lose(number, request.what.removeprefix("lose "))
+            asked = self._ask(client, part)
+            if request.what == "lose answers":
+                links.await_loss(number)
+            links.cut(number)
+            answer = self._result(asked)
+        else:
+            links.leave(number)
+            self.wait(lambda: not client.connected)
+            asked = self._ask(self.clients[part.session], part)
+            if request.what == "expire":
+                links.end(number)
+            else:
+                answer = self._result(asked)
+            links.come_back(number)
+            if request.what == "expire":
+                answer = self._result(asked)
+        self.wait(lambda: self._connections[number] > before and client.connected)
+        self._enter(client, number)
+        return answer
+
+    def wait(self, reached: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + WAIT
+        while not reached():
+            assert time.monotonic() < deadline, "a connection does not change"
+            time.sleep(0.005)
 
     def _ask(self, client: Client, request: Request) -> Any:
         path, watch = request.path, _ignored
@@ -128,8 +239,16 @@ class Recorder:
             case "create":
                 flags = request.flags
                 return client.create_async(
-                    path, request.data, ephemeral=bool(flags & 1), sequence=bool(flags & 2)
+                    path,
+                    request.data,
+                    acl=ACCESS[request.access],
+                    ephemeral=bool(flags & 1),
+                    sequence=bool(flags & 2),
                 )
+            case "large":
+                # the lengths of packet, path, data and version, number and type
+                room = LARGEST - 20 - len(whole_path(client.chroot, path))
+                return client.set_async(path, bytes(room + request.version))
             case "put":
                 return client.set_async(path, request.data, version=request.version)
             case "delete":
@@ -165,7 +284,9 @@ class Recorder:
                 return [self._plain(one) for one in answer]
             case tuple():
                 first, stat = answer
-                return (sorted(first) if isinstance(first, list) else first, self._plain(stat))
+                return (sorted(first) if isinstance(first, list) else self._plain(first), self._plain(stat))
+            case bytes() if len(answer) > 100:
+                return f"{len(answer)} bytes"
             case _:
                 return answer
 
@@ -182,7 +303,7 @@ def _encoded(client: Client, part: Request) -> bytes:
     path = whole_path(client.chroot, part.path)
     match part.what:
         case "create":
-            return requests.create(path, part.data, client.access, part.flags)
+            return requests.create(path, part.data, ACCESS[part.access], part.flags)
         case "put":
             return requests.put(path, part.data, part.version)
         case "delete":
@@ -191,36 +312,121 @@ def _encoded(client: Client, part: Request) -> bytes:
             return requests.check(path, max(part.version, 0))
 
 
-def simulated(requests_: Sequence[Request], root: str, servers: int = 1) -> list[list[Any]]:
-    """The answers and events of the sessions, by the simulated ensemble; call it in `patches.patched`."""
+class _SimulatedLinks:
+    def __init__(self, network: Network, process: Process) -> None:
+        self._network, self._process = network, process
+        self._clients: dict[int, SimulatedClient] = {}
+
+    def open(self, number: int) -> Client:
+        user = USERS[number]
+        auth = [("digest", f"{user}:{user}")] if user else []
+        client = SimulatedClient(self._network, self._process, "127.0.0.1:1", TIMEOUT, auth_data=auth)
+        self._clients[number] = client
+        return client
+
+    def lose(self, number: int, what: str) -> None:
+        self._clients[number].fall_silent(what)
+
+    def await_loss(self, _: int) -> None:
+        time.sleep(1)
+
+    def cut(self, number: int) -> None:
+        self._clients[number].break_off("cut")
+
+    def leave(self, number: int) -> None:
+        self._clients[number].reachable = False
+        self.cut(number)
+
+    def come_back(self, number: int) -> None:
+        self._clients[number].reachable = True
+
+    def end(self, number: int) -> None:
+        self._network.end(self._clients[number].session)
+
+
+T = TypeVar("T")
+
+
+def simulated(
+    root: str, work: Callable[[Recorder, Network], T], servers: int = 1, release: tuple[int, int] = (3, 8)
+) -> T:
+    """The result of `work` with a recorder on a simulated ensemble; call it in `patches.patched`."""
     own = world()
-    network, process = Network(own, servers), own.process("sessions")
-    recorder = Recorder(lambda: SimulatedClient(network, process, "127.0.0.1:1", 10.0), root)
-    done: list[list[list[Any]]] = []
+    network, process = Network(own, servers, release), own.process("sessions")
+    recorder = Recorder(_SimulatedLinks(network, process), root)
+    done: list[T] = []
 
-    def work() -> None:
+    def tick() -> None:
+        network.expire()
+        for server in range(1, servers):
+            network.catch_up(server)
+        own.after(0.5, tick)
+
+    def run() -> None:
         recorder.start()
-        recorder.run(requests_)
-        done.append([list(lines) for lines in recorder.lines])
+        done.append(work(recorder, network))
 
-    own.spawn(process, "main", work)
+    tick()
+    own.spawn(process, "main", run)
     assert own.run(lambda: bool(done), own.now + 10_000)
     return done[0]
 
 
-@contextmanager
-def recorded(settings: Settings, root: str) -> Iterator[Recorder]:
-    """A recorder on real servers; the root is removed at the end."""
-    recorder = Recorder(lambda: make_client(settings), root)
-    try:
-        recorder.start()
-        yield recorder
-    finally:
-        for client in recorder.clients[:1]:
-            client.chroot = ""
-            with suppress(NoNodeError):
-                client.delete(root, recursive=True)
-        recorder.close()
+def without_majority(
+    recorder: Recorder, lose: Callable[[], None], regain: Callable[[], None]
+) -> dict[str, Any]:
+    """What three sessions see while too few servers are there for longer than a session, and afterwards.
+
+    The last session stays away when the servers are back.
+    """
+    first, second, last = recorder.clients
+    for client, path in ((first, "/first"), (last, "/last")):
+        client.create_async(path, b"", ephemeral=True).get(timeout=WAIT)
+    before = [client.client_id for client in recorder.clients]
+    lose()
+    recorder.wait(lambda: not any(client.connected for client in recorder.clients))
+    recorder.links.leave(2)
+    waiting = first.set_async("/first", b"1")
+    time.sleep(2 * TIMEOUT)
+    facts: dict[str, Any] = {"answered without a majority": waiting.ready()}
+    regain()
+    recorder.wait(lambda: first.connected and second.connected)
+    facts["answer"] = waiting.get(timeout=WAIT).version
+    facts["same sessions"] = [first.client_id == before[0], second.client_id == before[1]]
+    facts["its node"] = second.exists_async("/first").get(timeout=WAIT) is not None
+    recorder.wait(lambda: second.exists_async("/last").get(timeout=WAIT) is None)
+    recorder.links.come_back(2)
+    recorder.wait(lambda: last.connected)
+    facts["the last session is new"] = last.client_id != before[2]
+    return facts
+
+
+def behind(recorder: Recorder) -> tuple[int, list[str]]:
+    """How many reads were old, and what no server may show: an older state than it has shown the session.
+
+    One session changes two nodes at once, again and again; one that another server answers reads them.
+    """
+    writer, reader = recorder.clients[1], recorder.clients[0]
+    for path in ("/x", "/y"):
+        writer.create_async(path, b"").get(timeout=WAIT)
+    reader.sync_async("/").get(timeout=WAIT)
+    old, wrong, latest = 0, list[str](), 0
+    for number in range(1, 101):
+        both = [requests.put(whole_path(writer.chroot, path), b"", -1) for path in ("/x", "/y")]
+        writer.request(requests.MultiRequest(both)).get(timeout=WAIT)
+        if number % 10 == 0:
+            reader.sync_async("/").get(timeout=WAIT)
+            latest = number
+        if number % 25 == 0:
+            own = reader.set_async("/z", b"").get(timeout=WAIT) if number > 25 else None
+            reader.create_async("/z", b"").get(timeout=WAIT) if own is None else None
+            latest = number
+        for path in ("/x", "/y", "/x"):
+            version = reader.get_async(path).get(timeout=WAIT)[1].version
+            if not latest <= version <= number:
+                wrong.append(f"{path} has version {version} after {latest}, and {number} was written")
+            latest, old = max(latest, version), old + (version < number)
+    return old, wrong
 
 
 def in_ranks(lines: Sequence[Sequence[Any]]) -> list[list[Any]]:
@@ -250,19 +456,38 @@ def _ranked(value: Any, rank: dict[int, int]) -> Any:
     return value
 
 
-def text_of(lines: Sequence[Sequence[Any]]) -> str:
-    """The lines, ranked, as one line of JSON."""
-    return json.dumps(in_ranks(lines), default=repr)
+def text_of(recorder: Recorder) -> str:
+    """The answers and events, ranked, as one line of JSON."""
+    return json.dumps(in_ranks(recorder.lines), default=repr)
 
 
-def main(length: int, root: str, seeds: Sequence[int]) -> None:
+def _answers(seed: int, length: int, recorder: Recorder, _: Network) -> list[list[Any]]:
+    recorder.run(sequence_of(seed, length))
+    return in_ranks(recorder.lines)
+
+
+def _outage(_: int, __: int, recorder: Recorder, network: Network) -> dict[str, Any]:
+    return without_majority(recorder, network.lose_majority, network.regain_majority)
+
+
+def _behind(_: int, __: int, recorder: Recorder, ___: Network) -> tuple[int, list[str]]:
+    return behind(recorder)
+
+
+SIMULATED = {"answers": (_answers, 1), "outage": (_outage, 3), "behind": (_behind, 3)}
+"""What can be simulated, and with how many servers."""
+
+
+def main(what: str, release: tuple[int, int], length: int, seeds: Sequence[int]) -> None:
+    work, servers = SIMULATED[what]
     for seed in seeds:
         world = World(seed)
         with patched(world):
-            lines = simulated(sequence_of(seed, length), f"{root}-{seed}")
+            result = simulated(f"/compared-{seed}", partial(work, seed, length), servers, release)
             world.close()
-        print(text_of(lines), flush=True)
+        print(json.dumps(result, default=repr), flush=True)
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2], [int(seed) for seed in sys.argv[3:]])
+    major, _, minor = sys.argv[2].partition(".")
+    main(sys.argv[1], (int(major), int(minor)), int(sys.argv[3]), [int(seed) for seed in sys.argv[4:]])

@@ -1,16 +1,17 @@
 """ZooKeeper's tree and its sessions, as the servers of one ensemble keep them.
 
 A transaction is applied by the leader at once, and by a follower when that follower's turn comes: its reads
-may be old, and its watches late. Errors, versions and the order of watches are those of ZooKeeper 3.8 and
-3.9; `tests/integration/test_simulated_zookeeper.py` compares them with a real server.
+may be old, and its watches late. Errors, versions, access and the order of watches are those of ZooKeeper 3.8
+and 3.9; `tests/integration/test_simulated_zookeeper.py` compares them with real servers.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from kazoo.exceptions import (
     BadVersionError,
+    NoAuthError,
     NoChildrenForEphemeralsError,
     NodeExistsError,
     NoNodeError,
@@ -21,9 +22,15 @@ from kazoo.exceptions import (
 )
 from kazoo.protocol.connection import CHANGED_EVENT, CHILD_EVENT, CREATED_EVENT, DELETED_EVENT
 from kazoo.protocol.states import ZnodeStat
+from kazoo.security import ACL, OPEN_ACL_UNSAFE, Id, Permissions
 
 EPHEMERAL, SEQUENCE = 1, 2
 """Flags of a request to create a node."""
+
+
+Access: TypeAlias = tuple[ACL, ...]
+
+OPEN: Access = tuple(OPEN_ACL_UNSAFE)
 
 
 @dataclass(frozen=True)
@@ -31,6 +38,7 @@ class Create:
     path: str
     data: bytes
     flags: int = 0
+    access: Access = OPEN
 
 
 @dataclass(frozen=True)
@@ -76,6 +84,7 @@ class Node:
     """How many children were ever created."""
     children_changed: int = 0
     children: dict[str, None] = field(default_factory=dict)
+    access: Access = OPEN
 
     def stat(self) -> ZnodeStat:
         return ZnodeStat(
@@ -103,10 +112,23 @@ class Transaction:
     """Milliseconds since 1970."""
     session: int
     changes: tuple[Change, ...]
+    users: frozenset[Id] = frozenset()
+    """As whom the client has identified itself."""
 
 
 Event = tuple[int, str]
 """The type of an event, as in kazoo.protocol.connection, and the path."""
+
+Allowed = Callable[[int, Access], bool]
+"""Whether a session may read what has this access list."""
+
+
+def require(access: Access, permission: int, users: frozenset[Id]) -> None:
+    """NoAuthError unless the list grants the permission to one of the users, or to anyone."""
+    if access is not OPEN and not any(
+        one.perms & permission and (one.id.scheme == "world" or one.id in users) for one in access
+    ):
+        raise NoAuthError
 
 
 def _parent(path: str) -> str:
@@ -116,11 +138,13 @@ def _parent(path: str) -> str:
 class Tree:
     """The nodes as one server has them, and the watches of its sessions."""
 
-    def __init__(self) -> None:
+    def __init__(self, allowed: Allowed, release: tuple[int, int]) -> None:
         self.nodes: dict[str, Node] = {}
         self.ephemerals: dict[int, dict[str, None]] = {}
         """Session -> its ephemeral nodes."""
-        self.watches = Watches()
+        self.watches = Watches(allowed, exclusive=release < (3, 9))
+        self.hides_existence = release >= (3, 9)
+        """Whether `exists` needs the permission to read (ZOOKEEPER-2590)."""
         for path in ("/", "/zookeeper", "/zookeeper/config", "/zookeeper/quota"):
             self.nodes[path] = Node(b"", 0, 0)
             if path != "/":
@@ -137,7 +161,7 @@ class Tree:
             return [True], self._close(transaction)
         undo: list[tuple[str, Node | None]] = []
         results: list[Result] = []
-        events: list[Event] = []
+        events: list[tuple[Event, Access]] = []
         for position, change in enumerate(transaction.changes):
             try:
                 results.append(self._apply(transaction, change, undo, events))
@@ -151,7 +175,7 @@ class Tree:
 
     def _close(self, transaction: Transaction) -> list[tuple[int, Event]]:
         owned = self.ephemerals.pop(transaction.session, {})
-        events: list[Event] = []
+        events: list[tuple[Event, Access]] = []
         for path in owned:
             self._remove(transaction, path, events)
         pushed = self.watches.fire(events)
@@ -163,19 +187,22 @@ class Tree:
         transaction: Transaction,
         change: Change,
         undo: list[tuple[str, Node | None]],
-        events: list[Event],
+        events: list[tuple[Event, Access]],
     ) -> Result:
+        users = transaction.users
         match change:
-            case Create(path, data, flags):
-                return self._create(transaction, path, data, flags, undo, events)
+            case Create():
+                return self._create(transaction, change, undo, events)
             case Put(path, data, version):
-                node = self._versioned(path, version)
+                node = self._versioned(path, version, Permissions.WRITE, users)
                 undo.append((path, _copy(node)))
                 node.data, node.version = data, node.version + 1
                 node.changed, node.changed_at = transaction.zxid, transaction.at
-                events.append((CHANGED_EVENT, path))
+                events.append(((CHANGED_EVENT, path), node.access))
                 return node.stat()
             case Delete(path, version):
+                # of a node that is absent, the server says so only to who may delete it
+                require(self.node(_parent(path)).access, Permissions.DELETE, users)
                 if self._versioned(path, version).children:
                     raise NotEmptyError
                 parent = _parent(path)
@@ -183,13 +210,17 @@ class Tree:
                 self._remove(transaction, path, events)
                 return True
             case Check(path, version):
-                self._versioned(path, version)
+                self._versioned(path, version, Permissions.READ, users)
                 return True
             case CloseSession():
                 raise TypeError("the end of a session is a transaction of its own")
 
-    def _versioned(self, path: str, version: int) -> Node:
+    def _versioned(
+        self, path: str, version: int, permission: int = 0, users: frozenset[Id] = frozenset()
+    ) -> Node:
         node = self.node(path)
+        if permission:
+            require(node.access, permission, users)
         if version not in (-1, node.version):
             raise BadVersionError
         return node
@@ -197,14 +228,14 @@ class Tree:
     def _create(
         self,
         transaction: Transaction,
-        path: str,
-        data: bytes,
-        flags: int,
+        change: Create,
         undo: list[tuple[str, Node | None]],
-        events: list[Event],
+        events: list[tuple[Event, Access]],
     ) -> str:
+        path, flags = change.path, change.flags
         folder = _parent(path)
         parent = self.node(folder)
+        require(parent.access, Permissions.CREATE, transaction.users)
         if flags & SEQUENCE:
             path = f"{path}{parent.creations:010d}"
         if path in self.nodes:
@@ -214,20 +245,21 @@ class Tree:
         undo += [(path, None), (folder, _copy(parent))]
         owner = transaction.session if flags & EPHEMERAL else 0
         zxid, at = transaction.zxid, transaction.at
-        self.nodes[path] = Node(data, zxid, at, owner, zxid, at, children_changed=zxid)
+        access = change.access
+        self.nodes[path] = Node(change.data, zxid, at, owner, zxid, at, children_changed=zxid, access=access)
         parent.children[path.rpartition("/")[2]] = None
         parent.creations += 1
         parent.children_changed = zxid
-        events += [(CREATED_EVENT, path), (CHILD_EVENT, folder)]
+        events += [((CREATED_EVENT, path), access), ((CHILD_EVENT, folder), parent.access)]
         return path
 
-    def _remove(self, transaction: Transaction, path: str, events: list[Event]) -> None:
-        del self.nodes[path]
+    def _remove(self, transaction: Transaction, path: str, events: list[tuple[Event, Access]]) -> None:
+        access = self.nodes.pop(path).access
         folder = _parent(path)
         parent = self.nodes[folder]
         del parent.children[path.rpartition("/")[2]]
         parent.children_changed = max(parent.children_changed, transaction.zxid)
-        events += [(DELETED_EVENT, path), (CHILD_EVENT, folder)]
+        events += [((DELETED_EVENT, path), access), ((CHILD_EVENT, folder), parent.access)]
 
     def _roll_back(self, undo: list[tuple[str, Node | None]]) -> None:
         for path, before in reversed(undo):
@@ -259,11 +291,12 @@ def _copy(node: Node) -> Node:
 class Watches:
     """The watches that sessions have set at one server; a session gets an event once.
 
-    As in releases before 3.9, a session has one watch of a node's data and one of its children: a later one
-    replaces a persistent one of the same path (ZOOKEEPER-4466).
+    `exclusive`: as in releases before 3.9, a session has one watch of a node's data and one of its children:
+    a later one replaces a persistent one of the same path (ZOOKEEPER-4466).
     """
 
-    def __init__(self) -> None:
+    def __init__(self, allowed: Allowed, *, exclusive: bool) -> None:
+        self._allowed, self._exclusive = allowed, exclusive
         self._data: dict[str, dict[int, None]] = {}
         self._children: dict[str, dict[int, None]] = {}
         self._below: dict[int, dict[str, None]] = {}
@@ -272,17 +305,20 @@ class Watches:
         """The same among the watches of children, which tell of deletions."""
 
     def watch_data(self, session: int, path: str) -> None:
-        self._below.get(session, {}).pop(path, None)
+        if self._exclusive:
+            self._below.get(session, {}).pop(path, None)
         self._data.setdefault(path, {})[session] = None
 
     def watch_children(self, session: int, path: str) -> None:
-        self._deleted_below.get(session, {}).pop(path, None)
+        if self._exclusive:
+            self._deleted_below.get(session, {}).pop(path, None)
         self._children.setdefault(path, {})[session] = None
 
     def watch_below(self, session: int, path: str) -> None:
         """A persistent watch of the node and of all nodes below it."""
         for watched, one_shot in ((self._below, self._data), (self._deleted_below, self._children)):
-            one_shot.get(path, {}).pop(session, None)
+            if self._exclusive:
+                one_shot.get(path, {}).pop(session, None)
             watched.setdefault(session, {})[path] = None
 
     def forget(self, session: int) -> None:
@@ -293,16 +329,16 @@ class Watches:
         self._below.pop(session, None)
         self._deleted_below.pop(session, None)
 
-    def fire(self, events: Sequence[Event]) -> list[tuple[int, Event]]:
+    def fire(self, events: Sequence[tuple[Event, Access]]) -> list[tuple[int, Event]]:
         pushed: list[tuple[int, Event]] = []
-        for kind, path in events:
+        for (kind, path), access in events:
             if kind == CHILD_EVENT:
                 sessions = self._children.pop(path, {})
             else:
                 sessions = self._data.pop(path, {}) | _followers(self._below, path)
             if kind == DELETED_EVENT:
                 sessions = sessions | self._children.pop(path, {}) | _followers(self._deleted_below, path)
-            pushed += [(session, (kind, path)) for session in sessions]
+            pushed += [(session, (kind, path)) for session in sessions if self._allowed(session, access)]
         return pushed
 
 
@@ -322,13 +358,17 @@ class Session:
     """The number of the server that it is, or was last, connected to."""
     heard: float
     """When a server last heard of the client; infinite while it is connected."""
+    users: frozenset[Id] = frozenset()
+    """As whom the client has identified itself."""
 
 
 class Ensemble:
     """The servers. `now`: the current time in seconds since 1970."""
 
-    def __init__(self, servers: int = 1) -> None:
-        self.servers = [Tree() for _ in range(servers)]
+    def __init__(self, servers: int = 1, release: tuple[int, int] = (3, 8)) -> None:
+        self.servers = [Tree(self._allowed, release) for _ in range(servers)]
+        self.serves = True
+        """Whether a majority of the servers is there: else no client is connected, and no session expires."""
         self.sessions: dict[int, Session] = {}
         self._log: list[Transaction] = []
         self._applied = [0] * servers
@@ -343,19 +383,28 @@ class Ensemble:
     def zxid(self) -> int:
         return self._zxid
 
-    def open(self, timeout: float, server: int = 0) -> int:
+    def open(self, timeout: float, server: int = 0, users: frozenset[Id] = frozenset()) -> int:
         """The id of a new session."""
         self._ids += 1
         self._zxid += 1
-        self.sessions[self._ids] = Session(timeout, server, float("inf"))
+        self.sessions[self._ids] = Session(timeout, server, float("inf"), users)
         return self._ids
+
+    def _allowed(self, session: int, access: Access) -> bool:
+        known = self.sessions.get(session)
+        try:
+            require(access, Permissions.READ, known.users if known is not None else frozenset())
+        except NoAuthError:
+            return False
+        return True
 
     def change(
         self, session: int, changes: tuple[Change, ...], now: float
     ) -> tuple[list[Result], list[tuple[int, Event]]]:
         """Apply on the leader, and on the session's own server, which answers when it has applied it."""
         self._zxid += 1
-        transaction = Transaction(self._zxid, int(now * 1000), session, changes)
+        users = self.sessions[session].users
+        transaction = Transaction(self._zxid, int(now * 1000), session, changes, users)
         self._log.append(transaction)
         results, events = self._advance(0)
         if (own := self.sessions[session].server) != 0:
@@ -381,8 +430,16 @@ class Ensemble:
     def tree_of(self, session: int) -> Tree:
         return self.servers[self.sessions[session].server]
 
+    def resume(self, now: float) -> None:
+        """A majority is there again: its new leader gives each session its whole timeout."""
+        self.serves = True
+        for session in self.sessions.values():
+            session.heard = now
+
     def expired(self, now: float) -> list[int]:
         """The sessions whose clients have been away for longer than their timeout."""
+        if not self.serves:
+            return []
         return [one for one, session in self.sessions.items() if now - session.heard > session.timeout]
 
 
@@ -392,16 +449,19 @@ def first_error(results: Sequence[Result]) -> ZookeeperError | None:
     return next(iter(causes), None)
 
 
-def read(tree: Tree, session: int, kind: str, path: str, *, watch: bool) -> Any:
+def read(tree: Tree, session: int, kind: str, path: str, users: frozenset[Id], *, watch: bool) -> Any:
     """The answer to a read of one of the kinds `exists`, `get`, `children`; None for a node that is absent
-    when its existence is asked for. NoNodeError for the others, which then set no watch."""
+    when its existence is asked for. NoNodeError and NoAuthError for the others, which then set no watch."""
     node = tree.nodes.get(path)
     if kind == "exists":
+        if node is not None and tree.hides_existence:
+            require(node.access, Permissions.READ, users)
         if watch:
             tree.watches.watch_data(session, path)
         return None if node is None else node.stat()
     if node is None:
         raise NoNodeError
+    require(node.access, Permissions.READ, users)
     if kind == "get":
         if watch:
             tree.watches.watch_data(session, path)

@@ -13,12 +13,15 @@ import structlog
 import operations.site
 from tools.simulation import invariants, mutations, people
 from tools.simulation.client import Network, SimulatedClient
+from tools.simulation.disk import Disk
 from tools.simulation.ensemble import Change
 from tools.simulation.patches import patched
 from tools.simulation.site import Site, a_place, drop_engines, replaced
 from tools.simulation.stand_ins import Broker, Sources
 from tools.simulation.world import Process, World
-from zkstate.connection.session import connect
+from zkstate.care.audit import audit
+from zkstate.connection.session import Session, connect
+from zkstate.errors import Unreachable
 
 JOBS = 20
 FAULTS = 20
@@ -78,7 +81,7 @@ class History:
         self.world = World(seed)
         self.chance = self.world.chance
         self.faults, self.workers = faults, workers
-        self.place = place
+        self.place, self.disk = place, Disk(self.world, place)
         self.outcome = Outcome(seed)
         self.finished = False
         self._left = faults
@@ -95,6 +98,7 @@ class History:
         self.site = Site(world, a_place(self.place), network, self.broker, self.sources, [])
         self.depositor = people.Depositor(world, self.sources)
         self.operator = people.Operator(world, self.depositor)
+        self.disk.settle()
 
     def start(self) -> None:
         for number in range(self.workers):
@@ -108,14 +112,22 @@ class History:
 
     def _person(self, name: str, acts: Callable[[operations.site.Site], object]) -> None:
         def act() -> None:
-            with connect(self.site.settings, 600) as session:
+            with self._connected() as session:
                 acts(operations.site.Site(self.site.settings, session))
 
         self.world.spawn(self.world.process(name), "main", act)
 
+    def _connected(self) -> Session:
+        while True:
+            try:
+                return connect(self.site.settings, 600)
+            except Unreachable:
+                self.world.park(3.0)
+
     def _finish(self, site: operations.site.Site) -> None:
         self.world.park(self.world_end - self.world.now)
         self.operator.finish(site)
+        self.outcome.problems += map(str, audit(site.session))
         self.finished = True
 
     def _check(self, changes: tuple[Change, ...]) -> None:
@@ -155,6 +167,14 @@ class History:
         for client in self.clients_of(process):
             client.break_off("fault")
 
+    def fall_silent(self, process: Process) -> None:
+        for client in self.clients_of(process):
+            client.fall_silent(self.chance.choice(("requests", "answers")))
+
+    def lose_majority(self, _: Process) -> None:
+        self.site.network.lose_majority()
+        self.world.after(self.chance.random() * 25, self.site.network.regain_majority)
+
     def expire(self, process: Process) -> None:
         for session in [client.session for client in self.clients_of(process)]:
             self.site.network.end(session)
@@ -176,6 +196,16 @@ class History:
 
     def _start_redis(self) -> None:
         self.broker.answers = True
+
+    def cut_power(self, process: Process) -> None:
+        """All workers are on one host."""
+        for other in [one for one in self.site.workers if one is not process]:
+            self.world.kill(other, "power cut")
+        self.disk.cut_power()
+        self.world.kill(process, "power cut")
+
+    def fill_disk(self, _: Process) -> None:
+        self.disk.fill(self.chance.random() * 20)
 
     # --- the run
 
@@ -208,11 +238,15 @@ class History:
 FAULTS_OF_A_HISTORY: dict[str, Callable[[History, Process], None]] = {
     "process killed": History.kill,
     "connection broken": History.break_off,
+    "connection silent": History.fall_silent,
+    "servers without a majority": History.lose_majority,
     "session expired": History.expire,
     "process frozen": History.freeze,
     "process frozen for longer than its session": History.freeze_long,
     "broker wiped": History.wipe,
     "broker away": History.stop_redis,
+    "power cut": History.cut_power,
+    "disk full": History.fill_disk,
 }
 
 
@@ -224,7 +258,7 @@ def replay(seed: int, faults: int = FAULTS, *, story: bool = False, mutation: st
         history = History(seed, place, faults)
         if story:
             history.world.story = []
-        with patched(history.world):
+        with patched(history.world, history.disk):
             history.prepare()
             with replaced(history.site), mutations.mutated(mutation):
                 try:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator
+from hashlib import sha512
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -83,7 +84,10 @@ ALL_ROWS = {f"{row.source} {row.event} {row.target}" for row in JOB.table}
 
 
 def at_end(tree: Tree, home: Path, digests: dict[str, str], objects: int) -> Iterator[str]:
-    """Each deposited file must be in one object of the storage root, and each job have one version there."""
+    """Each deposited file must be in one object of the storage root, and each job have one version there.
+
+    Stored files must have the bytes whose digests their objects declare.
+    """
     states = {
         path.split("/")[2]: json.loads(node.data)
         for path, node in tree.nodes.items()
@@ -94,11 +98,13 @@ def at_end(tree: Tree, home: Path, digests: dict[str, str], objects: int) -> Ite
     for jid, status in states.items():
         if status["status"] != JobState.COMPLETED:
             yield f"{jid} is {status['status']}: {status['message']}"
-    inventories = [
-        json.loads((folder / "inventory.json").read_bytes())
+    folders = {
+        folder: json.loads((folder / "inventory.json").read_bytes())
         for folder in (path.parent for path in home.rglob("0=ocfl_object_*"))
         if (folder / "inventory.json").exists()
-    ]
+    }
+    yield from _damaged(folders)
+    inventories = list(folders.values())
     versions = sum(len(inventory["versions"]) for inventory in inventories)
     if versions != objects:
         yield f"{objects} objects were deposited, and storage has {versions} versions"
@@ -109,3 +115,12 @@ def at_end(tree: Tree, home: Path, digests: dict[str, str], objects: int) -> Ite
     for path in tree.nodes:
         if path.startswith("/space/working/"):
             yield f"{path} is left, although nothing needs space"
+
+
+def _damaged(objects: dict[Path, Any]) -> Iterator[str]:
+    """`objects`: folder -> inventory."""
+    for folder, inventory in objects.items():
+        for digest, paths in inventory["manifest"].items():
+            for path in (folder / name for name in paths):
+                if not path.is_file() or sha512(path.read_bytes()).hexdigest() != digest:
+                    yield f"{path} does not have the bytes that {inventory['id']} declares"

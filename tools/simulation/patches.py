@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from tools.simulation import clock
+from tools.simulation.disk import Disk
 from tools.simulation.replacing import replacing
 from tools.simulation.world import Process, Task, World
 
@@ -239,8 +240,8 @@ EFFECTS = ("replace", "rename", "link", "unlink", "rmdir", "mkdir", "fsync")
 
 
 @contextmanager
-def patched(own: World) -> Iterator[None]:
-    """The world's time, threads, chance and places, for this block."""
+def patched(own: World, disk: Disk | None = None) -> Iterator[None]:
+    """The world's time, threads, chance and places, for this block; and its disk, if it has one."""
     _World.current = own
     chance = random.Random(f"secrets {own.seed}")
     clock.use(lambda: own.now)
@@ -271,6 +272,8 @@ def patched(own: World) -> Iterator[None]:
             )
             put(fcntl, "flock", partial(_flock, fcntl.flock))
             put(os, "close", partial(_close, os.close))
+            if disk is not None:
+                disk.replace(put)
             for name in EFFECTS:
                 put(os, name, _with_places(name, getattr(os, name)))
             for module in [one for name, one in sys.modules.items() if name.partition(".")[0] in OURS]:

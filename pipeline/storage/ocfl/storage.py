@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pipeline.attempt import UNATTENDED, Attempt, CheckedAttempt, in_parallel, throttled
 from pipeline.deployment import Expected
-from pipeline.file_system import SYNC_ONE_BY_ONE, sync_all, sync_tree
+from pipeline.file_system import SYNC_ONE_BY_ONE, make_synced, sync_all, sync_tree
 from pipeline.fixity import ContentFile, StoredVersion
 from pipeline.outcome import ServiceDown, StepFailed, transient
 from pipeline.records import now
@@ -107,7 +107,7 @@ class OcflStorage(OcflReader):
 
     def add_root_file(self, path: str, data: bytes) -> None:
         self.root.open()
-        self.root.staging.mkdir(parents=True, exist_ok=True)  # an earlier release may not have left it
+        make_synced(self.root.staging)  # an earlier release may not have left it
         writer.add(self.root.folder / path, data, self.root.staging)
 
     def object(self, ark: str) -> disk.ObjectFolder:

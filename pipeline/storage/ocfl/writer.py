@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from pipeline.deployment import absent
-from pipeline.file_system import is_fault_of, sync, sync_all
+from pipeline.file_system import is_fault_of, make_synced, sync, sync_all
 from pipeline.outcome import AttemptOver, Service, StepFailed, system
 from pipeline.storage.ocfl import disk, objects
 
@@ -52,15 +52,15 @@ class Root:
     def open(self) -> None:
         """Create the root if it does not exist; several processes may do this at the same time."""
         if not self.declaration.exists():
-            self.folder.mkdir(parents=True, exist_ok=True)
+            make_synced(self.folder)
             names = [path.name for path in self.folder.iterdir()]
             # Second check: another process may just have created the root and stored an object.
             if not self.declaration.exists():
                 remedy = "set ARKLINE_STORAGE_ROOT to an empty folder or to an OCFL root"
                 objects.check_free(names, str(self.folder), remedy)
-            self.staging.mkdir(parents=True, exist_ok=True)
+            make_synced(self.staging)
             for path, data in objects.root_files().items():
-                (self.folder / path).parent.mkdir(parents=True, exist_ok=True)
+                make_synced((self.folder / path).parent)
                 replace(self.folder / path, data, self.staging)
         objects.check_layout(disk.read_if_present(self.configuration), str(self.folder))
 

@@ -1,0 +1,81 @@
+"""The connections of compared sessions to a real ZooKeeper, each through a proxy of its own."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from kazoo.client import KazooClient
+
+from pipeline.settings import Settings
+from tests.servers.proxy import Proxy
+from tools.simulation import comparison
+from zkstate.connection.client import make_client
+from zkstate.direct import Client
+
+
+class RealLinks:
+    """`hosts`: the addresses of the session's servers, for each session."""
+
+    def __init__(self, settings: Settings, ports: Sequence[int], opened: ExitStack) -> None:
+        self._settings, self._ports = settings, ports
+        self.proxies = [opened.enter_context(Proxy(port)) for port in ports]
+        self._clients: dict[int, Client] = {}
+        self._away: dict[int, Any] = {}
+        """Id and password of the sessions that are away."""
+
+    def open(self, number: int) -> Client:
+        user = comparison.USERS[number]
+        own = {"zk_hosts": self.proxies[number].hosts, "zk_user": user, "zk_password": user}
+        given = Settings.model_validate(self._settings.model_dump() | own)
+        client = make_client(given)
+        client.default_acl = None  # each request has its own
+        self._clients[number] = client
+        return client
+
+    def lose(self, number: int, what: str) -> None:
+        if what == "answers":
+            self.proxies[number].swallow()
+        else:
+            self.proxies[number].partition()
+
+    def await_loss(self, number: int) -> None:
+        assert self.proxies[number].swallowed.wait(comparison.WAIT)
+
+    def cut(self, number: int) -> None:
+        self.proxies[number].cut()
+
+    def leave(self, number: int) -> None:
+        self._away[number] = self._clients[number].client_id  # which kazoo only says of a connected one
+        self.proxies[number].refuse()
+
+    def come_back(self, number: int) -> None:
+        self.proxies[number].accept()
+
+    def end(self, number: int) -> None:
+        hosts = f"127.0.0.1:{self._ports[number]}"
+        same = KazooClient(hosts=hosts, client_id=self._away[number], timeout=4)
+        same.start(timeout=comparison.WAIT)
+        same.stop()
+        same.close()
+
+
+@contextmanager
+def recorded(settings: Settings, ports: Sequence[int], root: str) -> Iterator[comparison.Recorder]:
+    """A recorder on real servers; the root is removed at the end."""
+    with ExitStack() as opened:
+        recorder = comparison.Recorder(RealLinks(settings, ports, opened), root)
+        try:
+            recorder.start()
+            yield recorder
+        finally:
+            for client in recorder.clients:
+                client.stop_within(comparison.WAIT)
+            _remove(ports[0], root)
+
+
+def _remove(port: int, root: str) -> None:
+    keeper = KazooClient(hosts=f"127.0.0.1:{port}", auth_data=[("digest", "keeper:keeper")])
+    keeper.start(timeout=comparison.WAIT)
+    keeper.delete(root, recursive=True)
+    keeper.stop()
+    keeper.close()

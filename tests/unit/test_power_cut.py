@@ -1,0 +1,57 @@
+"""What was stored, and the folders made for that, are there after the power of their host was cut."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pipeline.working_storage import mount
+from tests.support.ocfl_fixture import OcflFixture, assert_valid
+from tools.simulation.disk import Disk
+from tools.simulation.replacing import replacing
+from tools.simulation.world import World
+
+pytestmark = pytest.mark.parametrize("seed", range(8), ids="loses as seed {}".format)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    home = tmp_path / "site"
+    home.mkdir()
+    return home
+
+
+@pytest.fixture
+def disk(home: Path, seed: int) -> Iterator[Disk]:
+    with replacing() as put:
+        disk = Disk(World(seed), home)
+        disk.replace(put)
+        yield disk
+
+
+def test_each_version_of_an_object_survives_with_its_root(home: Path, disk: Disk) -> None:
+    depot = OcflFixture(home)
+    depot.store("jid1", {"producer/a.txt": "a"})
+    depot.store("jid2", {"producer/b.txt": "b"})
+
+    disk.cut_power()
+
+    assert depot.jobs() == ["jid1", "jid2"]
+    assert_valid(depot)
+
+
+def test_a_root_and_its_id_survive(home: Path, disk: Disk) -> None:
+    depot = OcflFixture(home / "site" / "data")
+    depot.storage.add_root_file("extensions/arkline/deployment.json", b"{}")
+
+    disk.cut_power()
+
+    assert depot.storage.read_root_file("extensions/arkline/deployment.json") == b"{}"
+
+
+def test_the_mark_of_working_storage_survives(home: Path, disk: Disk) -> None:
+    mount.mark(home / "data" / "working")
+
+    disk.cut_power()
+
+    assert mount.is_marked(home / "data" / "working")
