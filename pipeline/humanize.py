@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TypeVar
@@ -22,11 +23,14 @@ __all__ = [
     "left",
     "listed",
     "progress",
+    "seconds",
 ]
 
 SPANS = ((86400, "day", "d"), (3600, "hour", "h"), (60, "minute", "m"), (1, "second", "s"))
 
 S = TypeVar("S", bound=str)
+
+_DURATION = re.compile(r"(\d{1,9}(?:\.\d+)?)([smhd])")
 
 
 def duration(seconds: float) -> str:
@@ -39,6 +43,18 @@ def duration(seconds: float) -> str:
         if seconds >= length:
             return counted(int(seconds // length), name)
     return "less than a second"
+
+
+def seconds(text: str) -> float:
+    """Of a number with its unit; ValueError for any other text.
+
+    >>> seconds("90s"), seconds("2h")
+    (90.0, 7200.0)
+    """
+    match = _DURATION.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(f"'{text}' is not a duration; write 90s, 30m, 2h or 3d")
+    return float(match[1]) * next(length for length, _, unit in SPANS if unit == match[2])
 
 
 def counted(number: int, one: str, many: str = "") -> str:

@@ -14,24 +14,18 @@ import typer
 
 from entrypoints.cli import completion
 from entrypoints.render import screen
+from pipeline import humanize
 from pipeline.states import JOB, JobState
 from pipeline.tables import content
 
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
 ID = {"bid": re.compile(r"bid\d{10,}"), "jid": re.compile(r"jid\d{10,}")}
 
 
 def read_duration(text: str) -> float:
-    """A number with its unit.
-
-    >>> read_duration("90s"), read_duration("2h")
-    (90.0, 7200.0)
-    """
-    match = _DURATION.fullmatch(text.strip())
-    if match is None:
-        raise typer.BadParameter(f"'{text}' is not a duration; write 90s, 30m, 2h or 3d")
-    return float(match[1]) * _UNITS[match[2]]
+    try:
+        return humanize.seconds(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
 
 
 def read_bid(text: str) -> str:

@@ -16,7 +16,7 @@ from entrypoints.web.authentication import OperatorCaller
 from entrypoints.web.context import WebContext, context_of, site_of
 from entrypoints.web.limits import LONG, slow
 from entrypoints.web.pages import acts
-from entrypoints.web.pages.lists import batch_filter, job_filter
+from entrypoints.web.pages.lists import filter_of
 from entrypoints.web.pages.login import PageCaller, page_router
 from entrypoints.web.pages.templating import Notice, page, redirect
 from entrypoints.web.pages.whole import whole_of
@@ -151,11 +151,12 @@ def show_preview(  # noqa: PLR0913 - the fields of several forms
     """What the verb would do: to the jobs of a cause, to what was ticked, or to every row of a filter."""
     web, event = context_of(request), _event(verb)
     if cause or every_job is not None:
-        search = JobSearch(cause=cause) if cause else job_filter(dict(parse_qsl(every_job)))
+        search = JobSearch(cause=cause) if cause else filter_of(JobSearch, dict(parse_qsl(every_job)))
         jobs = web.board.jobs(scope_of(caller), search, MOST)
         names, total = [row.jid for row in jobs.rows], jobs.total
     elif every_batch is not None:
-        batches = web.board.batches(scope_of(caller), batch_filter(dict(parse_qsl(every_batch))), MOST)
+        conditions = filter_of(BatchSearch, dict(parse_qsl(every_batch)))
+        batches = web.board.batches(scope_of(caller), conditions, MOST)
         names, total = [row.bid for row in batches.rows], batches.total
     elif id:
         names = list(dict.fromkeys(id))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
@@ -10,6 +9,7 @@ from urllib.parse import urlencode
 
 from fastapi import Request
 from fastapi.responses import HTMLResponse, Response
+from pydantic import ValidationError
 
 from entrypoints.web.context import context_of
 from entrypoints.web.limits import slow
@@ -27,6 +27,7 @@ from operations.board.values import (
 from operations.jobs import job_view
 from operations.verbs.overruling import names_in
 from pipeline.errors import Action, UsageRefused
+from pipeline.humanize import seconds
 from pipeline.notify import report_mail
 from pipeline.outcome import WaitKind
 from pipeline.principal import Principal
@@ -35,10 +36,7 @@ from zkstate.errors import Missing
 
 router = page_router()
 
-M = TypeVar("M", BatchState, JobState, FailureKind, WaitKind)
-
-_AGE = re.compile(r"(\d{1,9}(?:\.\d+)?)([smhd]?)")
-_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+F = TypeVar("F", BatchSearch, JobSearch)
 
 ROWS = 100
 """Rows per page of a list."""
@@ -47,7 +45,7 @@ ROWS = 100
 @router.get("/batches")
 def batches(request: Request, caller: PageCaller, after: str | None = None) -> HTMLResponse:
     web, scope = context_of(request), scope_of(caller)
-    search = batch_filter(request.query_params)
+    search = filter_of(BatchSearch, request.query_params)
     listed = web.with_time_left(web.board.batches(scope, search, ROWS, after))
     return page(
         request,
@@ -67,13 +65,22 @@ def batches(request: Request, caller: PageCaller, after: str | None = None) -> H
     )
 
 
-def batch_filter(query: Mapping[str, str]) -> BatchSearch:
-    return BatchSearch(
-        status=_member(BatchState, query.get("status")),
-        collection=query.get("collection") or None,
-        owner=query.get("owner") or None,
-        q=query.get("q") or None,
-    )
+def filter_of(kind: type[F], query: Mapping[str, str]) -> F:
+    """The conditions in the address of a list; UsageRefused names one that is impossible.
+
+    Ages are as `10m`; a bare number is seconds, as in the API.
+    """
+    given = {name: text.strip() for name, text in query.items() if text.strip() and name in kind.model_fields}
+    try:
+        for name in {"older_than", "younger_than"} & given.keys():
+            text = given[name]
+            given[name] = str(seconds(text if text[-1].isalpha() else f"{text}s"))
+        return kind.model_validate(given)
+    except ValidationError as error:
+        wrong = error.errors()[0]
+        raise UsageRefused(f"{wrong['loc'][0]} '{wrong['input']}': {wrong['msg']}") from error
+    except ValueError as error:
+        raise UsageRefused(str(error)) from error
 
 
 @dataclass(frozen=True)
@@ -107,7 +114,7 @@ def _job_acts(rows: Iterable[BoardJob]) -> tuple[acts.Act, ...]:
 @router.get("/jobs")
 def jobs(request: Request, caller: PageCaller, after: str | None = None) -> HTMLResponse:
     board, scope = context_of(request).board, scope_of(caller)
-    search = job_filter(request.query_params)
+    search = filter_of(JobSearch, request.query_params)
     listed = job_view.rows(context_of(request).session, board, scope, search, ROWS, after)
     return page(
         request,
@@ -127,22 +134,6 @@ def jobs(request: Request, caller: PageCaller, after: str | None = None) -> HTML
             Named("Slower than usual", "?slow=1"),
         ),
         acts=_job_acts(listed.rows),
-    )
-
-
-def job_filter(query: Mapping[str, str]) -> JobSearch:
-    return JobSearch(
-        state=_member(JobState, query.get("state")),
-        bid=query.get("bid") or None,
-        collection=query.get("collection") or None,
-        owner=query.get("owner") or None,
-        kind=_member(FailureKind, query.get("kind")),
-        cause=query.get("cause") or None,
-        waiting=_member(WaitKind, query.get("waiting")),
-        older_than=_seconds(query.get("older_than")),
-        younger_than=_seconds(query.get("younger_than")),
-        slow=bool(query.get("slow")),
-        q=query.get("q") or None,
     )
 
 
@@ -195,22 +186,3 @@ def _group(request: Request, caller: Principal, cause: str) -> FailureGroup:
     for group in context_of(request).board.failures(scope_of(caller), cause):
         return group
     raise Missing("no job has failed by this cause, or not any more")
-
-
-def _seconds(text: str | None) -> float | None:
-    """Seconds of an age such as `10m`; a bare number is seconds, as in the API."""
-    if not text:
-        return None
-    match = _AGE.fullmatch(text.strip())
-    if match is None:
-        raise UsageRefused(f"'{text}' is not an age: write a number and its unit, as 90s, 10m, 2h or 1d")
-    return float(match[1]) * _UNITS[match[2]]
-
-
-def _member(kind: type[M], text: str | None) -> M | None:
-    if not text:
-        return None
-    try:
-        return kind(text)
-    except ValueError:
-        raise UsageRefused(f"'{text}' is not one of {', '.join(map(str, kind))}") from None
