@@ -10,6 +10,7 @@ from operations.collection_report import CollectionReport
 from operations.deposits.dry_run_result import DryRunResult
 from operations.deposits.submission import Submitted
 from operations.deposits.validation import CheckResult
+from operations.doctor.bundle import BundleView
 from operations.doctor.line import Examination
 from operations.explanation import Explanation
 from operations.fleet.fleet import Drained
@@ -22,7 +23,6 @@ from operations.objects.fixity import FixityReport, FixityRun
 from operations.objects.objects import Export, ObjectView
 from operations.objects.recheck import RecheckRun
 from operations.objects.search import ObjectList
-from operations.support.bundle import BundleView
 from operations.tokens import NewToken, Tokens
 from operations.verbs.bulk import Outcome
 from operations.verbs.callbacks import CallbackAnswer, OwedPage

@@ -1,1 +1,1 @@
-"""What the command doctor examines: one host of a deployment, and the servers that the settings name."""
+"""What is examined before production and in trouble, and what is sent to an engineer who cannot reach it."""

@@ -65,8 +65,7 @@ OF_RECORD = (
     Probe("zookeeper", "session", servers.session, AWAY),
     Probe("working storage", "mount", fleet.mounted, AWAY),
     Probe("stores", "id", fleet.deployment, AWAY),
-    Probe("fleet", "processes", fleet.processes, AWAY),
-    Probe("fleet", "problems", fleet.troubles, AWAY),
+    Probe("fleet", "processes", fleet.fleet, AWAY),
     Probe("care", "backup", fleet.care, AWAY),
 )
 

@@ -6,14 +6,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from operations.doctor.line import Line, line, unknown
-from operations.explanation import Obstacle
 from operations.fleet import health
-from operations.fleet.fleet import Fleet
 from operations.reasons import Reason
 from pipeline import humanize, plugins, records
 from pipeline.errors import Action, ArklineError, Remedy
 from pipeline.identifiers.ezid import EzidMinter
-from pipeline.machine import Queue
 from pipeline.outcome import REMEDIES, ServiceDown
 from pipeline.profiles.profile import Profile, Profiles
 from pipeline.working_storage import mount
@@ -36,6 +33,9 @@ TEST_NAAN = "99999"
 
 OWN_LINES = {Reason.NO_WORKER, Reason.NO_BEAT, Reason.RECORD_LIMIT, Reason.RECORD_FULL}
 """Problems of the status that other lines show."""
+
+WITHOUT_MESSAGES = {Reason.BROKER_UNREACHABLE, Reason.BROKER_REFUSES, Reason.BROKER_FOREIGN}
+"""Problems of Redis: no worker gets a message or can be asked."""
 
 EZID = "(services.md#ezid)"
 
@@ -62,34 +62,23 @@ def mounted(site: Site, _: Principal) -> Iterator[Line]:
     yield line("mount", fact, step, wrong=gone)
 
 
-def processes(site: Site, _: Principal) -> Iterator[Line]:
-    beats = scheduled.contenders(site.session)
+def fleet(site: Site, principal: Principal) -> Iterator[Line]:
+    """Beats, and what the status shows: the processes of each queue, and the problems."""
+    beats, view = scheduled.contenders(site.session), health.overview(site, principal).health
     yield line("beats", str(beats), Remedy(Action.START_BEAT), warn=beats < 2, wrong=not beats)
-    current = Fleet(site)
-    if current.fault is not None:
-        yield unknown("workers", "Redis gives them no messages", "see the lines of redis (runbook.md)")
-        return
-    for queue in Queue:
-        consumers = current.consumers(queue)
-        number = humanize.counted(sum(one.processes for one in consumers), "process", "processes")
-        fact = f"{number} of {', '.join(one.name for one in consumers) or 'no worker'}"
-        todo = current.remedies([Obstacle(reason=Reason.NO_WORKER, waits_for=queue)])
-        yield line(f"queue {queue}", fact, *todo, wrong=not consumers)
-    hosts = sorted({one.name.rpartition("@")[2] for one in current.workers})
-    one_host = len(hosts) > 1 and site.settings.inventory.startswith("sqlite")
-    step = "use PostgreSQL: SQLite serves one host (install.md#servers)"
-    yield line("hosts", ", ".join(hosts) or "none", step, wrong=one_host)
-
-
-def troubles(site: Site, principal: Principal) -> Iterator[Line]:
-    """What the status shows as a problem."""
-    view = health.overview(site, principal).health
+    answers = WITHOUT_MESSAGES.isdisjoint(problem.reason for problem in view.problems)
+    for queue in view.queues if answers else ():
+        processes = humanize.counted(queue.processes, "process", "processes")
+        fact = f"{processes} of {humanize.counted(queue.workers, 'worker')}"
+        todo = [one for one in view.remedies if one.action is Action.UNDO_DRAIN]
+        start = Remedy(Action.START_WORKER, queue.queue)
+        yield line(f"queue {queue.queue}", fact, *todo, start, wrong=not queue.workers)
     for problem in view.problems:
         if problem.reason not in OWN_LINES:
             text = problem.reason.of_fleet.format(problem.waits_for, message=problem.message)
-            todo = view.remedies or (f"{REMEDIES.get(problem.waits_for, 'see the status')} (runbook.md)",)
+            others = view.remedies or (f"{REMEDIES.get(problem.waits_for, 'see the status')} (runbook.md)",)
             fact = text or f"{problem.reason}: {problem.waits_for}"
-            yield line(problem.reason, fact, *todo, warn=True, wrong=problem.stops_all)
+            yield line(problem.reason, fact, *others, warn=True, wrong=problem.stops_all)
 
 
 def care(site: Site, _: Principal) -> Iterator[Line]:

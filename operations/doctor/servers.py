@@ -155,9 +155,12 @@ def workers(settings: Settings) -> Iterator[Line]:
     except redis.RedisError as error:
         yield unknown("hosts", f"Redis does not answer: {error}", Remedy(Action.START_BROKER))
         return
-    if not clocks:
+    hosts = {worker.rpartition("@")[2]: row for worker, row in sorted(clocks.items())}
+    if not hosts:
         yield unknown("hosts", "no worker answered", Remedy(Action.START_WORKER, "control"))
-    for host, ahead in {worker.rpartition("@")[2]: row for worker, row in sorted(clocks.items())}.items():
+    elif len(hosts) > 1 and settings.inventory.startswith("sqlite"):
+        yield line("hosts", ", ".join(hosts), f"use PostgreSQL: SQLite serves one host {SERVERS}", wrong=True)
+    for host, ahead in hosts.items():
         yield clock(f"host {host}", *ahead)
 
 

@@ -10,10 +10,9 @@ import pytest
 from pydantic import SecretStr
 
 from operations.checks.deployment import initialize
-from operations.doctor import examination
+from operations.doctor import bundle, examination
+from operations.doctor.redaction import ADDRESS, REMOVED, Redaction
 from operations.site import Site
-from operations.support import bundle
-from operations.support.redaction import ADDRESS, REMOVED, Redaction
 from pipeline.settings import Settings
 from pipeline.states import Event, FailureKind
 from tests.support import planting

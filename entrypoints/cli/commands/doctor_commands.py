@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.text import Text
 
 from entrypoints.cli import context, exit_codes
 from entrypoints.cli.command_table import load_all
 from entrypoints.cli.options import Json, command
-from entrypoints.render import examination as rendered
 from entrypoints.render import screen
-from operations.doctor import examination
-from operations.support import bundle
+from entrypoints.render.remedies import hints
+from operations.doctor import bundle, examination, line
 from pipeline.working_storage.capacity import in_units
 
 
@@ -33,8 +33,28 @@ def doctor(
     settings, principal = context.settings(), context.principal()
     with examination.opened(settings) as site:
         view = examination.examine(settings, principal, site)
-    screen.emit(view) if json else rendered.show(view, quiet=quiet)
+    if json:
+        screen.emit(view)
+        raise typer.Exit(exit_codes.of_examination(view))
+    for one in view.lines:
+        if not quiet or one.verdict is not line.Verdict.OK:
+            _say(one)
+    counts = ", ".join(f"{number} {verdict}" for verdict in line.Verdict if (number := view.count(verdict)))
+    screen.say(f"{view.host}, {view.at:%Y-%m-%d %H:%M} UTC: {counts}")
     raise typer.Exit(exit_codes.of_examination(view))
+
+
+_STYLES = {"ok": "green", "warning": "yellow", "fault": "bold red", "not known": "magenta"}
+
+
+def _say(one: line.Line) -> None:
+    text = Text(f"{one.verdict:<10}", _STYLES[one.verdict])
+    screen.say(text + Text(f"{one.area}: {one.name}: {one.fact}"))
+    for step in (
+        *(f"try {hint}" for hint in hints(one.remedies)),
+        *([f"do: {one.step}"] if one.step else ()),
+    ):
+        screen.say(Text(f"{'':<10}  {step}"))
 
 
 @command("arkline support-bundle --to /tmp")

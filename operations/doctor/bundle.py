@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any
 from pydantic_core import to_json
 
 from operations.doctor import examination
+from operations.doctor.redaction import Redaction
 from operations.fleet import fleet, health
 from operations.site import Site
-from operations.support.redaction import Redaction
 from operations.why import why
 from pipeline import records
 from pipeline.errors import ArklineError, UsageRefused

@@ -1,1 +1,0 @@
-"""What is sent to an engineer who cannot reach the deployment."""
