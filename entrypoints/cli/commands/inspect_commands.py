@@ -13,8 +13,7 @@ import operations.collection_report
 import operations.explanation
 from entrypoints.cli import api, completion, context, exit_codes, reach, selection, watching
 from entrypoints.cli.options import Json, SharedOptions, Watch, command, read_id, read_jid
-from entrypoints.render import check_runs, explanation, fleet_status, screen, views
-from entrypoints.render import collection as rendered_collection
+from entrypoints.render import check_runs, collection_figures, explanation, fleet_status, screen, views
 from operations.fleet import health
 from operations.jobs import batch_view, job_view
 from operations.objects import search
@@ -110,7 +109,7 @@ def collection(
     path = f"/v1/collections/{api.quoted(name)}/report"
     with api.site() as site:
         report = site.get(path, operations.collection_report.CollectionReport)
-    screen.emit(report) if json else rendered_collection.show(report)
+    screen.emit(report) if json else collection_figures.show(report)
 
 
 @command("arkline objects müller img_0", ids="objects.ark")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import Request
 from fastapi.responses import HTMLResponse
 
-from entrypoints.render import collection as rendered
+from entrypoints.render import collection_figures
 from entrypoints.web.context import context_of
 from entrypoints.web.limits import slow
 from entrypoints.web.pages.login import PageCaller, page_router
@@ -36,6 +36,6 @@ def collection(request: Request, caller: PageCaller, name: Collection) -> HTMLRe
         request,
         "collection.html",
         report=report,
-        months=report.months[-rendered.MONTHS :],
-        words=rendered,
+        months=report.months[-collection_figures.MONTHS :],
+        words=collection_figures,
     )

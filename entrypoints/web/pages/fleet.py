@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from fastapi import Request
 from fastapi.responses import HTMLResponse
 
-from entrypoints.render.collection import forecast_text
+from entrypoints.render.collection_figures import forecast_text
 from entrypoints.web.authentication import FleetCaller
 from entrypoints.web.context import WebContext, context_of
 from entrypoints.web.limits import slow

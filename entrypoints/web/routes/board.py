@@ -8,7 +8,7 @@ from urllib.parse import quote
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from starlette.responses import StreamingResponse
 
-from entrypoints.render import collection as rendered
+from entrypoints.render import collection_figures
 from entrypoints.web.authentication import Caller, check_again
 from entrypoints.web.context import context_of, site_of
 from entrypoints.web.limits import slow
@@ -137,7 +137,7 @@ def report_of_collection(
     if not as_csv:
         return Response(report.model_dump_json(), media_type="application/json")
     return Response(
-        rendered.as_csv(report),
+        collection_figures.as_csv(report),
         media_type="text/csv; charset=utf-8",
         headers={"Content-Disposition": f"attachment; filename*=UTF-8''{quote(name, safe='')}.csv"},
     )
