@@ -6,8 +6,9 @@ Health: what jobs need and lack, what waits and why, and what is tried next.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from itertools import chain
 
 from pydantic import Field
 
@@ -140,46 +141,24 @@ def fleet_health(
     active = (*listings.active_jobs(session, counts), *listings.active_batches(session))
     hosts = waiting_hosts(session, _at_hosts(active))
     waiting = _waiting(active, counts, pause, {view.host for view in hosts})
-    for_space = waiting.get(Reason.WAITING_FOR_SPACE, 0)
-    faults = _faults(active)
-    down = _outages(session)
-    wrong = record_fault(fleet.site)
-    problems = (
-        *((HealthProblem(reason=wrong.reason, waits_for=Service.RECORD, stops_all=True),) if wrong else ()),
+    faults, down, wrong = _faults(active), _outages(session), record_fault(fleet.site)
+    troubles = (
+        *((_stopped_by(wrong),) if wrong else ()),
         *_of_fleet(fleet, waiting),
-        *((HealthProblem(reason=Reason.QUEUE_PAUSED),) if pause else ()),
-        *(HealthProblem(reason=Reason.COLLECTION_ON_HOLD, waits_for=name) for name in held),
+        *_of_stops(pause, held),
         *_of_record(session, memory),
-        *(
-            HealthProblem(reason=Reason.SERVICE_DOWN, waits_for=outage.name)
-            for outage in down
-            if outage.name != Service.RECORD
-        ),
-        *((HealthProblem(reason=Reason.BETWEEN_TRIES, waits_for=faults[0].service),) if faults else ()),
-        *_of_fixity(stored),
-        *_of_jobs(for_space, counts[JobState.FAILED]),
+        *(_trouble(Reason.SERVICE_DOWN, outage.name) for outage in down if outage.name != Service.RECORD),
+        *((_trouble(Reason.BETWEEN_TRIES, faults[0].service),) if faults else ()),
+        *_of_objects(stored),
+        *_of_jobs(waiting.get(Reason.WAITING_FOR_SPACE, 0), counts[JobState.FAILED]),
     )
     retries = [job.retry_at for job in active if job.retry_at]
+    reviews = (Remedy(Action.SHOW_REVIEWS),) if counts[JobState.REVIEW] else ()
+    problems = tuple(problem for problem, _ in troubles)
     return FleetHealth(
         status=_verdict(problems),
         problems=problems,
-        remedies=(
-            *(wrong.remedies if wrong else ()),
-            *fleet.remedies(fleet.obstacles(*Queue)),
-            *((Remedy(Action.UNPAUSE),) if pause else ()),
-            *(Remedy(Action.RELEASE_COLLECTION, name) for name in held),
-            *((Remedy(Action.CLEAN_UP),) if memory.full else ()),
-            *(
-                (Remedy(Action.RAISE_LIMIT),)
-                if any(problem.reason is Reason.RECORD_LIMIT for problem in problems)
-                else ()
-            ),
-            *((Remedy(Action.ADD_SPACE),) if for_space else ()),
-            *((Remedy(Action.SHOW_FAILURES),) if counts[JobState.FAILED] else ()),
-            *((Remedy(Action.SHOW_REVIEWS),) if counts[JobState.REVIEW] else ()),
-            *((Remedy(Action.FIXITY_REPORT),) if stored.damaged else ()),
-            *((Remedy(Action.CHECK_FIXITY), Remedy(Action.RAISE_FIXITY_RATE)) if stored.overdue else ()),
-        ),
+        remedies=tuple(dict.fromkeys((*chain.from_iterable(todo for _, todo in troubles), *reviews))),
         queues=tuple(_queue(fleet, name) for name in Queue),
         drained=tuple(fleet.drained),
         redis=fleet.redis,
@@ -202,7 +181,19 @@ def _verdict(problems: Sequence[HealthProblem]) -> Health:
     return Health.DEGRADED if problems else Health.OK
 
 
-def _of_fleet(fleet: Fleet, waiting: dict[Reason, int]) -> Iterable[HealthProblem]:
+Trouble = tuple[HealthProblem, tuple[Remedy, ...]]
+"""A problem with its remedies."""
+
+
+def _trouble(reason: Reason, waits_for: object = "", *todo: Remedy, message: str = "") -> Trouble:
+    return HealthProblem(reason=reason, waits_for=str(waits_for), message=message), todo
+
+
+def _stopped_by(fault: RecordFault) -> Trouble:
+    return HealthProblem(reason=fault.reason, waits_for=Service.RECORD, stops_all=True), fault.remedies
+
+
+def _of_fleet(fleet: Fleet, waiting: dict[Reason, int]) -> Iterator[Trouble]:
     """Servers and processes that are missing.
 
     Without beat, a job still moves when another ends; so a missing beat stops everything only if no worker
@@ -219,29 +210,37 @@ def _of_fleet(fleet: Fleet, waiting: dict[Reason, int]) -> Iterable[HealthProble
             Reason.NO_BEAT: idle,
             Reason.SWEEP_LATE: idle,
         }[obstacle.reason]
-        yield HealthProblem(**dict(obstacle), stops_all=stops_all)
+        yield HealthProblem(**dict(obstacle), stops_all=stops_all), fleet.remedies([obstacle])
 
 
-def _of_record(session: Session, memory: RecordMemory) -> Iterable[HealthProblem]:
+def _of_stops(pause: Hold | None, held: Iterable[str]) -> Iterator[Trouble]:
+    if pause:
+        yield _trouble(Reason.QUEUE_PAUSED, "", Remedy(Action.UNPAUSE))
+    for name in held:
+        yield _trouble(Reason.COLLECTION_ON_HOLD, name, Remedy(Action.RELEASE_COLLECTION, name))
+
+
+def _of_record(session: Session, memory: RecordMemory) -> Iterator[Trouble]:
     if not takes_largest(session):
-        size = f"{TRANSACTION_LIMIT:,} bytes"
-        yield HealthProblem(reason=Reason.RECORD_LIMIT, waits_for=session.hosts, message=size)
+        size, remedy = f"{TRANSACTION_LIMIT:,} bytes", Remedy(Action.RAISE_LIMIT)
+        yield _trouble(Reason.RECORD_LIMIT, session.hosts, remedy, message=size)
     if memory.full:
-        yield HealthProblem(reason=Reason.RECORD_FULL, waits_for=f"{memory.accepted_jobs:,}")
+        yield _trouble(Reason.RECORD_FULL, f"{memory.accepted_jobs:,}", Remedy(Action.CLEAN_UP))
 
 
-def _of_fixity(stored: FixityStatus) -> Iterable[HealthProblem]:
+def _of_objects(stored: FixityStatus) -> Iterator[Trouble]:
     if stored.damaged:
-        yield HealthProblem(reason=Reason.FIXITY_DAMAGED, waits_for=str(stored.damaged))
+        yield _trouble(Reason.FIXITY_DAMAGED, stored.damaged, Remedy(Action.FIXITY_REPORT))
     if stored.overdue:
-        yield HealthProblem(reason=Reason.FIXITY_OVERDUE, waits_for=str(stored.overdue))
+        remedies = (Remedy(Action.CHECK_FIXITY), Remedy(Action.RAISE_FIXITY_RATE))
+        yield _trouble(Reason.FIXITY_OVERDUE, stored.overdue, *remedies)
 
 
-def _of_jobs(for_space: int, failed: int) -> Iterable[HealthProblem]:
+def _of_jobs(for_space: int, failed: int) -> Iterator[Trouble]:
     if for_space:
-        yield HealthProblem(reason=Reason.WAITING_FOR_SPACE, waits_for=str(for_space))
+        yield _trouble(Reason.WAITING_FOR_SPACE, for_space, Remedy(Action.ADD_SPACE))
     if failed:
-        yield HealthProblem(reason=Reason.JOBS_FAILED, waits_for=str(failed))
+        yield _trouble(Reason.JOBS_FAILED, failed, Remedy(Action.SHOW_FAILURES))
 
 
 def _queue(fleet: Fleet, name: str) -> QueueHealth:

@@ -50,7 +50,6 @@ class RecordMeasures(Record):
     """Hosts to which no request is sent for a while."""
     outages: dict[str, int] = Field(default_factory=dict)
     """Outages by service."""
-    oldest_outage: datetime | None = None
     fixity: FixityStatus
     repeated_checks: tuple[RepeatedCheck, ...] = ()
     """The checks of stored versions that are repeated."""
@@ -105,7 +104,7 @@ def measure(site: Site) -> Measures:
 
 def _record(session: Session, settings: Settings) -> RecordMeasures:
     disk = usage_now(settings) if settings.working.is_dir() else None
-    current = [known.outage for known in outages.known(session).values() if known.outage.ended is None]
+    current = (known.outage for known in outages.known(session).values() if known.outage.ended is None)
     return RecordMeasures(
         in_flight=queue.places_taken(session),
         depths=depths(session, settings.in_flight),
@@ -117,7 +116,6 @@ def _record(session: Session, settings: Settings) -> RecordMeasures:
         redispatched=scheduled.redispatched(session),
         hosts_waiting=len(waiting_hosts(session)),
         outages=Counter(outage.service for outage in current),
-        oldest_outage=min((outage.since for outage in current), default=None),
         fixity=notes.fixity(session),
         repeated_checks=notes.repeated_checks(session),
         last_audit=notes.AUDIT.readable(session),
