@@ -72,7 +72,7 @@ def save(site: Site, principal: Principal, upload: str, given: Draft, version: i
     profile = _profile(site, principal, given)
     with draft.locked(root, upload):
         status = draft.status(root, upload)
-        before = _before(root, upload, given) if status else SavedDraft(**dict(given))
+        before = _before(root, upload, given, version)
         before.require(version)
         if bid := _batch_of(site, principal, before.key):
             raise DraftRefused(
@@ -98,14 +98,14 @@ def save(site: Site, principal: Principal, upload: str, given: Draft, version: i
     return preview.model_copy(update={"values": moved, "lost": lost})
 
 
-def _before(root: Path, upload: str, given: Draft) -> SavedDraft:
-    """The draft so far; a damaged one may be replaced, if the files are sent again."""
+def _before(root: Path, upload: str, given: Draft, version: int | None) -> SavedDraft:
+    """The draft so far, or the given one; a damaged one may be replaced, if the files are sent again."""
     try:
         return draft.read(root, upload)
     except DraftRefused:
-        if "files" not in given.model_fields_set:
+        if draft.status(root, upload) and "files" not in given.model_fields_set:
             raise
-        return SavedDraft(**dict(given))
+        return SavedDraft(**dict(given) | {"version": version or 0})
 
 
 def _with_rows(

@@ -8,6 +8,7 @@ import requests
 
 from pipeline.principal import Role
 from pipeline.settings import Settings
+from pipeline.uploads import stored
 from tests.integration.test_drafts import (
     FILES,
     TABLE,
@@ -85,6 +86,19 @@ def test_what_another_tab_changed_is_not_deposited_unseen(ada: Caller) -> None:
 
     assert (refused.status_code, refused.json()["code"]) == (412, "draft-changed")
     assert ada.request("POST", place, headers={"If-Match": f'"{seen + 1}"'}).status_code == 201
+
+
+def test_a_damaged_draft_is_replaced_by_the_tab_that_had_saved_it(web: Web, ada: Caller) -> None:
+    upload, seen = with_table(ada, TABLE, *FILES)
+    folder = stored.folder_of(web.context.settings.uploads_folder, upload)
+    (folder / stored.DRAFT).write_bytes(b'{"profile": ')
+
+    without_files = save_if(ada, upload, seen["version"], corrected({"2:title": "Quay"}))
+    whole = draft("table", *FILES, table="list.csv", values={"2:title": "Quay"})
+    replaced = save_if(ada, upload, seen["version"], whole)
+
+    assert (without_files.status_code, without_files.json()["code"]) == (404, "no-draft")
+    assert (replaced.status_code, replaced.json()["version"]) == (200, seen["version"] + 1)
 
 
 def test_a_table_is_replaced_alone_and_corrections_follow_their_rows(ada: Caller) -> None:
