@@ -321,7 +321,7 @@ def _table(source: Path, kind: SubmissionType | None, table: TableContent, choic
 def _convert(
     source: Path, table: TableContent, profile: ManifestProfile, choice: Choice
 ) -> tuple[Converted, tuple[LocalFile, ...]]:
-    files: dict[str, LocalFile] = {}
+    files, composed = dict[str, LocalFile](), list[str]()
     present = cache(lambda: _files_below(source.parent))
 
     def find(given: str) -> tuple[str, str]:
@@ -330,9 +330,12 @@ def _convert(
         path = source.parent / name
         if path.is_symlink() or not path.is_file():
             other = present().find(name)
-            text = missing(name, "in the folder of the table", () if other else present().near(name))
-            otherwise = f"; it {COMPOSED_OTHERWISE} from {quote_name(other)}, which is there" if other else ""
-            raise ValueError(text + otherwise)
+            if not other:
+                raise ValueError(missing(name, "in the folder of the table", present().near(name)))
+            composed.append(
+                f"{quote_name(name)} {COMPOSED_OTHERWISE} from {quote_name(other)}, which is there"
+            )
+            name, path = other, source.parent / other
         file = files.setdefault(name, _local(path, FILES + name))
         return _address(file), name
 
@@ -345,7 +348,9 @@ def _convert(
     )
     if errors := (*converted.errors, *foreign):
         raise ManifestError(f"made of {source}", errors)
-    return converted, tuple(files.values())
+    more = f" (and {len(composed) - 1:,} more)" if len(composed) > 1 else ""
+    remarks = (*converted.remarks, *(f"{first}{more}" for first in composed[:1]))
+    return replace(converted, remarks=remarks), tuple(files.values())
 
 
 def _files_below(folder: Path) -> ChosenFiles:

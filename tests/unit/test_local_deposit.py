@@ -130,12 +130,19 @@ def test_a_table_that_names_a_file_by_another_spelling_is_asked_what_is_meant(
         plan_deposit(table)
 
 
-def test_a_table_whose_names_compose_letters_otherwise_is_told_so(tmp_path: Path) -> None:
-    table = folder(tmp_path, "U\u0308/U\u0308bersicht.jpg") / "table.csv"
-    table.write_text("File\n\u00dc/\u00dcbersicht.jpg\n")
+def test_a_file_whose_name_composes_letters_otherwise_than_the_table_is_meant_and_this_is_said(
+    tmp_path: Path,
+) -> None:
+    actual = ("U\u0308/U\u0308bersicht.jpg", "U\u0308/o\u0308.jpg")
+    table = folder(tmp_path, *actual) / "table.csv"
+    table.write_text("File\n\u00dc/\u00dcbersicht.jpg\n\u00dc/\u00f6.jpg\n")
 
-    with pytest.raises(ManifestError, match="differs only in how a letter is composed"):
-        plan_deposit(table)
+    deposit = plan_deposit(table)
+
+    assert {row.name for row in uploaded(deposit)[2]} == set(actual)
+    (remark,) = deposit.remarks
+    assert "differs only in how a letter is composed" in remark
+    assert remark.endswith("which is there (and 1 more)")
 
 
 def test_a_table_names_no_file_of_another_upload(tmp_path: Path) -> None:
