@@ -133,14 +133,8 @@ NameAfter = Callable[[int], tuple[int, str]]
 """Last number taken -> next number to take, and its name."""
 
 
-class JobRecord(Protocol):
-    """The record of a job in progress, which zkstate keeps; every write is fenced by the job's attempt."""
-
-    def identifiers(self, job: Job) -> Identifiers:
-        """The current identifiers."""
-
-    def write_identifiers(self, job: Job, identifiers: Identifiers) -> None:
-        """Replace the job's identifiers immediately; AttemptOver if this attempt is no longer the owner."""
+class ArkRecord(Protocol):
+    """What a minter needs of the record of a job."""
 
     def mint(
         self, job: Job, counter: str, name_after: NameAfter, identifiers: Identifiers | None = None
@@ -151,6 +145,16 @@ class JobRecord(Protocol):
         may be called several times. A job that has a primary id keeps it: minting twice is impossible.
         `identifiers`: those without a primary id to be written with it; None: the current ones.
         """
+
+
+class JobRecord(ArkRecord, Protocol):
+    """The record of a job in progress, which zkstate keeps; every write is fenced by the job's attempt."""
+
+    def identifiers(self, job: Job) -> Identifiers:
+        """The current identifiers."""
+
+    def write_identifiers(self, job: Job, identifiers: Identifiers) -> None:
+        """Replace the job's identifiers immediately; AttemptOver if this attempt is no longer the owner."""
 
     def agreed_versions(self, job: Job) -> Mapping[str, int]:
         """`new_version_of` of the job's submission, which is too large to be kept with every job."""

@@ -11,7 +11,7 @@ import requests
 from requests.auth import HTTPBasicAuth
 
 from pipeline import causes
-from pipeline.attempt import UNATTENDED, JobRecord
+from pipeline.attempt import UNATTENDED, ArkRecord
 from pipeline.description import anvl
 from pipeline.http import service
 from pipeline.http.service import FIRST_PAUSE, raise_if_transient, retry_request, translated
@@ -67,7 +67,7 @@ class EzidMinter(Minter):
         self,
         job: Job,
         profile: Profile,
-        job_record: JobRecord,
+        job_record: ArkRecord,
         claim: Claim = no_claim,
         known: Known = none_known,
         identifiers: Identifiers | None = None,

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from pipeline import causes
-from pipeline.attempt import UNATTENDED, JobRecord
+from pipeline.attempt import UNATTENDED, ArkRecord
 from pipeline.description import anvl
 from pipeline.identifiers import noid
 from pipeline.names import NotAnArk, quote_name, spellings
@@ -67,14 +67,14 @@ class Minter:
         self,
         job: Job,
         profile: Profile,
-        job_record: JobRecord,
+        job_record: ArkRecord,
         claim: Claim = no_claim,
         known: Known = none_known,
         identifiers: Identifiers | None = None,
     ) -> str:
         """Mint an ARK and write it to the job's identifiers; repeated calls return the same ARK.
 
-        `identifiers`: see `JobRecord.mint`. Names that are `known` are skipped. `claim(ark)` runs after the
+        `identifiers`: see `ArkRecord.mint`. Names that are `known` are skipped. `claim(ark)` runs after the
         ARK is saved and before it is registered.
         """
         counter = f"{profile.naan}_{profile.shoulder}"

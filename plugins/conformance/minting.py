@@ -2,6 +2,7 @@
 
 import json
 import os
+import threading
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -10,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from pipeline.attempt import UNATTENDED
+from pipeline.attempt import UNATTENDED, NameAfter
 from pipeline.description import anvl
-from pipeline.identifiers.memory_record import MemoryJobRecord
 from pipeline.identifiers.minter import Assignment, LastCheck, Minter
+from pipeline.outcome import AttemptOver
 from pipeline.records import Identifiers, Job, JobConfiguration, JobStatus, PayloadType
 from pipeline.states import JobState
 from plugins.conformance import deaths
@@ -49,12 +50,43 @@ def a_job(number: int) -> Job:
     )
 
 
+class MemoryRecord:
+    """The identifiers of jobs, and the numbers that were taken, in memory; thread-safe."""
+
+    def __init__(self) -> None:
+        self.kept: dict[str, Identifiers] = {}
+        """Job id -> its identifiers."""
+        self.counters: Counter[str] = Counter()
+        self.over: set[str] = set()
+        """Jobs whose attempt is over."""
+        self._transaction = threading.RLock()
+
+    def of(self, job: Job) -> Identifiers:
+        return self.kept.get(job.jid, job.identifiers)
+
+    def write(self, job: Job, identifiers: Identifiers) -> None:
+        self.kept[job.jid] = identifiers
+
+    def mint(
+        self, job: Job, counter: str, name_after: NameAfter, identifiers: Identifiers | None = None
+    ) -> str:
+        with self._transaction:
+            if job.jid in self.over:
+                raise AttemptOver(f"job {job.jid} has another attempt")
+            current = self.of(job)
+            if current.primary_id is not None:
+                return current.primary_id
+            self.counters[counter], ark = name_after(self.counters[counter])
+            self.write(job, (identifiers or current).model_copy(update={"primary_id": ark}))
+            return ark
+
+
 @dataclass(frozen=True)
 class Minting:
     """The minter under test, and the record of the jobs that it mints for."""
 
     given: MinterPlace
-    record: MemoryJobRecord = field(default_factory=MemoryJobRecord)
+    record: MemoryRecord = field(default_factory=MemoryRecord)
 
     def mint(self, number: int, minter: Minter | None = None, **other: Any) -> str:
         """Mint for job `number`, by default with a minter that another process would open."""
@@ -73,7 +105,7 @@ class Minting:
 
     def ark_of(self, number: int) -> str | None:
         """What the record has."""
-        return self.record.identifiers(a_job(number)).primary_id
+        return self.record.of(a_job(number)).primary_id
 
     @property
     def registry(self) -> Registry:
@@ -105,15 +137,15 @@ class Minting:
         self.record.counters = Counter(reported["counters"])
 
 
-class _Reporting(MemoryJobRecord):
+class _Reporting(MemoryRecord):
     """The record of another process, which reports what it writes to this one."""
 
-    def __init__(self, before: MemoryJobRecord, to: int) -> None:
+    def __init__(self, before: MemoryRecord, to: int) -> None:
         super().__init__()
         self.kept, self.counters, self._to = dict(before.kept), before.counters.copy(), to
 
-    def write_identifiers(self, job: Job, identifiers: Identifiers) -> None:
-        super().write_identifiers(job, identifiers)
+    def write(self, job: Job, identifiers: Identifiers) -> None:
+        super().write(job, identifiers)
         written = {
             "jid": job.jid,
             "identifiers": identifiers.model_dump(mode="json"),

@@ -53,7 +53,7 @@ def test_the_identifiers_of_the_job_are_written_with_its_ark(minting: Minting) -
     ark = minting.mint(1, identifiers=Identifiers(local_id=("loc-1",), assigned=True))
 
     expected = Identifiers(primary_id=ark, local_id=("loc-1",), assigned=True)
-    assert minting.record.identifiers(a_job(1)) == expected
+    assert minting.record.of(a_job(1)) == expected
 
 
 def test_an_ark_is_claimed_once_it_is_in_the_record_and_before_anybody_knows_it(minting: Minting) -> None:
@@ -102,7 +102,7 @@ def test_an_ark_that_is_registered_for_another_job_is_not_given_again(minting: M
 
 
 def test_an_attempt_that_is_over_takes_no_number(minting: Minting) -> None:
-    minting.record.owner[a_job(1).jid] = a_job(1).version + 1
+    minting.record.over.add(a_job(1).jid)
 
     with pytest.raises(AttemptOver):
         minting.mint(1, claim=pytest.fail)

@@ -27,26 +27,30 @@ from pipeline.fixity import (
 from pipeline.http.service import FIRST_PAUSE
 from pipeline.manifests import storage_manifest
 from pipeline.names import PRODUCER, quote_name
-from pipeline.outcome import DamagedObject, StepFailed, damaged, system
+from pipeline.outcome import DamagedObject, StepFailed, content, damaged, system
 from pipeline.records import SubmissionMode, now, reused
 from pipeline.settings import Settings, read_settings
+from pipeline.storage import base
 from pipeline.storage.base import (
     NOTHING_READ,
     OutgoingFile,
     StoreRequest,
     VersionEntry,
+    carried_paths,
+    check_names,
     describe_mismatch,
     stored_elsewhere,
 )
 from plugins.merritt.http import Absent, MerrittHttp
 from plugins.merritt.manifest import ManifestObject, ManifestVersion, listed, parse
-from plugins.merritt.request import check_request, write_manifest, write_own_files
 from plugins.merritt.settings import MerrittSettings
 
 POSTED_BYTES = 1_000_000
 """Maximum size of a manifest sent with the request; the service fetches a larger one like a file."""
 
 INGEST = "system/mrt-ingest.txt"
+_MANIFEST = "storage.checkm"
+_DECODED = re.compile("%20|%7c", re.IGNORECASE)
 _NODE = re.compile(r"/manifest/(\d+)/[^/]+\Z")
 
 
@@ -67,14 +71,14 @@ class MerrittStorage:
         node = self.node_of(request.node)
         stored = self._object(request.ark, node)
         if self._version_of(stored, request.jid, node, request.key) is None:
-            check_request(request, stored)
+            _check_request(request, stored)
 
     def store(self, request: StoreRequest, fence: Callable[[], None]) -> StoredVersion:
         node = self.node_of(request.node)
         stored = self._object(request.ark, node)
         own = self._version_of(stored, request.jid, node, request.key)
         if own is None:
-            check_request(request, stored)
+            _check_request(request, stored)
             own = self._make_version(request, stored, node, fence), request.key
         return self._describe(request.ark, *own, request.jid, node)
 
@@ -262,7 +266,7 @@ class MerrittStorage:
     ) -> ManifestVersion:
         """Create the version; returns it as listed by the service. StepFailed(system) if it differs."""
         name, ark = self._http.name, request.ark
-        write_own_files(request)
+        _write_own_files(request)
         form = self._form(request, stored)
         action = "update" if request.mode is SubmissionMode.UPDATE and stored else "add"
         fence()
@@ -283,7 +287,7 @@ class MerrittStorage:
         if len(manifest) < POSTED_BYTES:
             form["manifest"] = manifest.decode()
         else:
-            form["url"] = self._source_url(write_manifest(request, manifest))
+            form["url"] = self._source_url(_write_manifest(request, manifest))
         if request.mode is SubmissionMode.UPDATE and stored:
             # our own files describe one version: those missing from this version are deleted
             obsolete = (
@@ -335,3 +339,46 @@ def _node_in(url: str) -> int:
     if match := _NODE.search(url):
         return int(match[1])
     raise system(f"{url} is not the address of an object in the storage service")
+
+
+def _check_request(request: StoreRequest, stored: ManifestObject | None) -> None:
+    """StepFailed unless the service can store this version."""
+    base.check_request(request)
+    for file in request.files:
+        if _DECODED.search(file.path):
+            raise content(
+                f"file name {quote_name(file.path)} contains '%20' or '%7c', which the storage service "
+                "decodes to a blank or a bar: rename the file"
+            )
+    latest = stored.head.files if stored else {}
+    carried = carried_paths(request, stored.head.number if stored else 0, latest)
+    if carried:
+        check_names(carried | request.digests.keys())
+    foreign = sorted(path for path in carried - request.digests.keys() if latest[path].sha512 is None)
+    if foreign:
+        raise system(
+            f"{quote_name(foreign[0])} of {request.ark} has a {latest[foreign[0]].algorithm} digest, not "
+            "sha512, so an update cannot keep it: submit the whole object with mode add"
+        )
+
+
+def _write_own_files(request: StoreRequest) -> None:
+    """Write our own files to their places in working storage, from where the service fetches them."""
+    for file in request.files:
+        if file.data is not None:
+            file.source.parent.mkdir(exist_ok=True)
+            _replace(file.source, file.data)
+
+
+def _write_manifest(request: StoreRequest, manifest: bytes) -> Path:
+    """Write the manifest beside the files, where the service can read it."""
+    first: ContentFile = request.files[0]
+    path = first.source.parents[first.path.count("/")] / _MANIFEST
+    _replace(path, manifest)
+    return path
+
+
+def _replace(path: Path, data: bytes) -> None:
+    draft = path.with_name(f"{path.name}.draft")
+    draft.write_bytes(data)
+    draft.replace(path)

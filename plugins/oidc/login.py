@@ -11,24 +11,120 @@ import hmac
 import re
 import secrets
 import time
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
+import yaml
+from joserfc import jwt
+from joserfc.errors import JoseError
+from joserfc.jwk import OctKey
+from pydantic import ConfigDict, Field, RootModel, ValidationError
+
 from operations.tokens import LOGIN_SECONDS, InvalidToken
 from pipeline.errors import ServiceUnreachable, UsageRefused
-from pipeline.principal import Interface, Principal
-from plugins.oidc.groups import Groups, read_groups
-from plugins.oidc.provider import Provider
-from plugins.oidc.sealed import Seal
+from pipeline.principal import Interface, Principal, Role
+from pipeline.records import Record
+from plugins.oidc.provider import LoginRefused, Provider
 from plugins.oidc.settings import OidcSettings
-from plugins.oidc.values import PREFIX, STARTED_SECONDS, Finished, LoginRefused, Started
 from tasks.logs import log
+
+PREFIX = "oidc:"
+"""Prefix of the name of a provider's principal, and of its session; no token's name has a colon."""
+
+STARTED_SECONDS = 600
+"""Seconds allowed to log in at the provider."""
 
 STARTED, LOGGED_IN = "arkline login", "arkline session"
 GROUPS_SECONDS = 5.0
 """Seconds after which the groups file is read again."""
 
+_ALGORITHM = "HS256"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@|+-]{0,199}")
+
+
+@dataclass(frozen=True)
+class Started:
+    """A login in progress: where the browser goes, and what it keeps until it returns."""
+
+    url: str
+    sealed: str
+
+
+@dataclass(frozen=True)
+class Finished:
+    name: str
+    """The principal's name."""
+    session: str
+    """Determines the rights of the login; the browser never gets it."""
+    next: str
+    """The requested page."""
+
+
+class Seal:
+    """Values that a browser keeps for us: signed, for one purpose, and for a limited time.
+
+    The key is derived from the client's secret, so all web processes accept the values, and a new secret ends
+    them.
+    """
+
+    def __init__(self, secret: str) -> None:
+        digest = hmac.new(secret.encode(), b"arkline values in cookies", hashlib.sha256).digest()
+        self._key = OctKey.import_key(digest)
+
+    def seal(self, purpose: str, seconds: float, values: dict[str, str]) -> str:
+        claims = {**values, "aud": purpose, "exp": int(time.time() + seconds)}
+        return jwt.encode({"alg": _ALGORITHM}, claims, self._key)
+
+    def open(self, purpose: str, sealed: str) -> dict[str, str]:
+        """The values; InvalidToken if they were not sealed here for this purpose, or have expired."""
+        try:
+            token = jwt.decode(sealed, self._key, algorithms=[_ALGORITHM])
+            rules = jwt.JWTClaimsRegistry(
+                aud={"essential": True, "value": purpose}, exp={"essential": True}, leeway=0
+            )
+            rules.validate(token.claims)
+        except (JoseError, ValueError) as error:
+            raise InvalidToken("the login is over, or is not of this site: log in again") from error
+        return {name: value for name, value in token.claims.items() if isinstance(value, str)}
+
+
+class Rights(Record):
+    """The rights of a group's members; `collections` None: all of them."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    role: Role
+    collections: frozenset[str] | None = Field(default=None, min_length=1)
+
+
+class Groups(RootModel[dict[str, Rights]]):
+    """The groups in file order: a person has the rights of the first group that they belong to."""
+
+    def first_of(self, names: frozenset[str]) -> str | None:
+        """The group whose rights a member of these groups has; None if there is none."""
+        return next((group for group in self.root if group in names), None)
+
+    def rights(self, group: str) -> Rights | None:
+        return self.root.get(group)
+
+
+def read_groups(file: Path) -> Groups:
+    """Read the file; UsageRefused says what is wrong with it."""
+    try:
+        groups = Groups.model_validate(yaml.safe_load(file.read_text()))
+    except OSError as error:
+        raise UsageRefused(f"ARKLINE_OIDC_GROUPS: {file} cannot be read: {error.strerror}") from error
+    except yaml.YAMLError as error:
+        raise UsageRefused(f"ARKLINE_OIDC_GROUPS: {file} is not YAML: {error}") from error
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(map(str, first["loc"])) or "the file"
+        raise UsageRefused(f"ARKLINE_OIDC_GROUPS: {file}, {place}: {first['msg']}") from error
+    if not groups.root:
+        raise UsageRefused(f"ARKLINE_OIDC_GROUPS: {file} names no group, so that nobody could log in")
+    return groups
 
 
 class OidcLogin:

@@ -18,9 +18,9 @@ from entrypoints.web.context import context_of
 from entrypoints.web.pages.login import login_page, page_router
 from entrypoints.web.pages.templating import is_local, page, template_in
 from pipeline.settings import Settings, read_settings
-from plugins.oidc.login import OidcLogin
+from plugins.oidc.login import STARTED_SECONDS, Finished, OidcLogin
+from plugins.oidc.provider import LoginRefused
 from plugins.oidc.settings import OidcSettings
-from plugins.oidc.values import STARTED_SECONDS, Finished, LoginRefused
 
 T = TypeVar("T")
 

@@ -25,10 +25,9 @@ from joserfc.jwk import KeySet
 from pydantic import HttpUrl, ValidationError
 from urllib3.exceptions import HTTPError
 
-from pipeline.errors import ServiceUnreachable
+from pipeline.errors import ServiceUnreachable, UsageRefused
 from pipeline.http import service
 from pipeline.records import Record
-from plugins.oidc.values import LoginRefused
 
 TIMEOUT = 5.0
 """Seconds to wait for the headers, and for the body, of the provider's answer: a person is waiting."""
@@ -48,6 +47,10 @@ LEEWAY = 60
 
 ALGORITHMS = ("RS256", "PS256", "ES256")
 """Signature algorithms with a private key that only the provider has."""
+
+
+class LoginRefused(UsageRefused):
+    """The person is not logged in; the message says why."""
 
 
 class ProviderDocument(Record):

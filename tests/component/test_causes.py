@@ -19,7 +19,6 @@ from pipeline.checking import running
 from pipeline.checks import CheckedFile, CheckFinding, CheckRule, CheckRun, CheckVerdict, Stage
 from pipeline.fixity import Digest
 from pipeline.identifiers.ezid import EzidMinter
-from pipeline.identifiers.memory_record import MemoryJobRecord
 from pipeline.manifests.checkm import Row
 from pipeline.names import UploadAddress
 from pipeline.notify.callback import callback_secrets_of
@@ -40,6 +39,7 @@ from tests.servers.ezid import PASSWORD, USER, Fault, ezid
 from tests.servers.http_source import HttpSource
 from tests.servers.raw_answer import RawAnswer
 from tests.support.downloading import job_of, job_of_file, md5, rows
+from tests.support.memory_record import MemoryJobRecord
 from tests.support.records import AT, a_job
 from tests.support.repository import OWNER, Repository
 from tests.support.step_context import UNUSED, collection, local_settings, services, working_job

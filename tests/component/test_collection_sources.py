@@ -5,7 +5,6 @@ from dataclasses import fields
 import pytest
 
 from pipeline.attempt import UNATTENDED
-from pipeline.identifiers.memory_record import MemoryJobRecord
 from pipeline.outcome import Done, StepFailed
 from pipeline.profiles.profile import Profiles
 from pipeline.records import Job
@@ -16,6 +15,7 @@ from pipeline.steps import download
 from pipeline.steps.context import Clients, StepContext
 from tests.servers.http_source import HttpSource
 from tests.support.downloading import job_of_file
+from tests.support.memory_record import MemoryJobRecord
 from tests.support.step_context import collection, services
 
 

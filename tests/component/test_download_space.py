@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from pipeline.fixity import READ_CHUNK
-from pipeline.identifiers.memory_record import MemoryJobRecord
 from pipeline.manifests.checkm import Row
 from pipeline.outcome import AttemptOver, Done, Promised, StepFailed
 from pipeline.records import Job, PayloadType
@@ -20,6 +19,7 @@ from pipeline.working_storage import capacity, mount
 from pipeline.working_storage.workspace import Workspace
 from tests.servers.http_source import HttpSource
 from tests.support.downloading import assert_downloaded, content_of, job_of, job_of_file, rows
+from tests.support.memory_record import MemoryJobRecord
 from tests.support.step_context import collection, local_settings, services
 
 MIB = 1 << 20

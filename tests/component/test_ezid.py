@@ -6,7 +6,6 @@ import pytest
 
 from pipeline.identifiers import ezid as ezid_client
 from pipeline.identifiers.ezid import MARK, EzidMinter
-from pipeline.identifiers.memory_record import MemoryJobRecord
 from pipeline.outcome import ServiceDown, StepFailed
 from pipeline.profiles.profile import MinterName, Profile
 from pipeline.records import Job
@@ -14,6 +13,7 @@ from pipeline.settings import Settings
 from pipeline.states import FailureKind, JobState
 from pipeline.steps.context import open_clients
 from tests.servers.ezid import PASSWORD, USER, Ezid, Fault, ezid
+from tests.support.memory_record import MemoryJobRecord
 from tests.support.records import a_job, jid
 from tests.support.repository import OWNER
 from tests.support.step_context import local_settings

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from pipeline.identifiers.ezid import EzidMinter
-from pipeline.identifiers.memory_record import MemoryJobRecord
 from pipeline.outcome import ServiceDown, StepFailed
 from pipeline.profiles.profile import Profile
 from pipeline.states import FailureKind, JobState
 from tests.servers.ezid import PASSWORD, USER, Ezid, Fault, ezid
 from tests.servers.http_source import HttpSource
+from tests.support.memory_record import MemoryJobRecord
 from tests.support.records import a_job
 from tests.support.repository import OWNER
 from tests.support.step_context import local_settings

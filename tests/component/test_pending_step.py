@@ -6,7 +6,6 @@ import pytest
 
 from pipeline.attempt import CheckedAttempt
 from pipeline.fixity import Digest
-from pipeline.identifiers.memory_record import MemoryJobRecord
 from pipeline.manifests.checkm import ManifestProfile, Row, write
 from pipeline.outcome import AttemptOver, Done, StepFailed
 from pipeline.records import Job, PayloadType
@@ -15,6 +14,7 @@ from pipeline.states import Event, FailureKind, JobState
 from pipeline.steps import pending
 from pipeline.working_storage.workspace import Workspace
 from tests.servers.http_source import HttpSource
+from tests.support.memory_record import MemoryJobRecord
 from tests.support.step_context import UNUSED, collection, local_settings, services, working_job
 
 ROWS = tuple(Row(line=0, url=f"http://example.org/{name}", name=name) for name in ("a.txt", "b.txt"))

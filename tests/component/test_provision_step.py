@@ -3,13 +3,13 @@ from typing import Any
 
 import pytest
 
-from pipeline.identifiers.memory_record import MemoryJobRecord
 from pipeline.outcome import Done, Promised, Reservation, Service, ServiceDown, StepFailed, Wait
 from pipeline.records import Job, PayloadType
 from pipeline.settings import Settings
 from pipeline.states import FailureKind, JobState
 from pipeline.steps import provision
 from pipeline.working_storage import mount
+from tests.support.memory_record import MemoryJobRecord
 from tests.support.step_context import UNUSED, local_settings, services, working_job
 
 

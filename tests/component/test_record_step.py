@@ -10,7 +10,6 @@ import pytest
 
 from pipeline.attempt import CheckedAttempt
 from pipeline.description import anvl
-from pipeline.identifiers.memory_record import MemoryJobRecord
 from pipeline.inventory.base import InventoryObject
 from pipeline.inventory.sql import SqlInventory, open_inventory
 from pipeline.notify.callback import HttpCallback
@@ -21,6 +20,7 @@ from pipeline.steps import notify, record
 from pipeline.steps.context import StepContext
 from pipeline.working_storage.workspace import DownloadedFile, Workspace, write_stored
 from tests.servers.receiver import Receiver
+from tests.support.memory_record import MemoryJobRecord
 from tests.support.ocfl_fixture import ARK, OcflFixture
 from tests.support.records import jid
 from tests.support.step_context import marked_settings, services, working_job

@@ -32,7 +32,6 @@ from operations.deposits.validation import (
 )
 from operations.site import Site
 from pipeline.fixity import Digest
-from pipeline.identifiers.memory_record import MemoryJobRecord
 from pipeline.identifiers.minter import Minter
 from pipeline.inventory.sql import open_inventory
 from pipeline.manifests import checkm, split
@@ -49,6 +48,7 @@ from pipeline.storage.ocfl.storage import OcflStorage
 from pipeline.working_storage import mount
 from pipeline.working_storage.capacity import measure_again
 from tests.servers.http_source import HttpSource
+from tests.support.memory_record import MemoryJobRecord
 from tests.support.operators import ANN
 from tests.support.records import a_job, jid
 from tests.support.step_context import services

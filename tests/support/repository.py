@@ -9,7 +9,6 @@ from typing import Any
 
 from pipeline.attempt import UNATTENDED, Attempt
 from pipeline.fixity import StoredVersion
-from pipeline.identifiers.memory_record import MemoryJobRecord
 from pipeline.identifiers.minter import Minter
 from pipeline.inventory.base import InventoryObject
 from pipeline.inventory.sql import open_inventory
@@ -21,6 +20,7 @@ from pipeline.steps.context import StepContext
 from pipeline.storage.base import Storage
 from pipeline.storage.ocfl.storage import OcflStorage
 from pipeline.working_storage.workspace import DownloadedFile, Workspace, read_stored
+from tests.support.memory_record import MemoryJobRecord
 from tests.support.records import BID, a_job, jid
 from tests.support.step_context import marked_settings, services
 

@@ -7,7 +7,6 @@ from typing import Any, Never
 from pipeline.attempt import UNATTENDED, Attempt
 from pipeline.checking.process import Checker
 from pipeline.decoding.decoder import Decoder
-from pipeline.identifiers.memory_record import MemoryJobRecord
 from pipeline.profiles.profile import Profiles
 from pipeline.records import Job, PayloadType
 from pipeline.settings import Settings
@@ -16,6 +15,7 @@ from pipeline.sources.limits import SourceTimeouts
 from pipeline.states import JobState
 from pipeline.steps.context import StepContext
 from pipeline.working_storage import mount
+from tests.support.memory_record import MemoryJobRecord
 from tests.support.records import a_job
 
 

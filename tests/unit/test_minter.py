@@ -2,13 +2,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from pipeline.identifiers.memory_record import MemoryJobRecord
 from pipeline.identifiers.minter import Minter
 from pipeline.outcome import AttemptOver
 from pipeline.profiles.profile import Profile
 from pipeline.records import Identifiers, Job, JobConfiguration, JobStatus, PayloadType
 from pipeline.states import JobState
 from tests.support import arks
+from tests.support.memory_record import MemoryJobRecord
 
 
 def profile(shoulder: str = "fk4") -> Profile:

@@ -30,7 +30,7 @@ PROGRAM = """
 from pipeline.identifiers.factory import open_minters
 from pipeline.profiles.profile import Profile
 from pipeline.settings import Settings
-from pipeline.identifiers.memory_record import MemoryJobRecord
+from tests.support.memory_record import MemoryJobRecord
 from plugins.conformance.minting import a_job
 
 minter_of = open_minters(Settings())

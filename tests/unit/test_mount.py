@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.identifiers.memory_record import MemoryJobRecord
 from pipeline.outcome import Service, ServiceDown, StepFailed
 from pipeline.settings import Settings
 from pipeline.states import FailureKind
 from pipeline.working_storage import mount
+from tests.support.memory_record import MemoryJobRecord
 from tests.support.step_context import local_settings
 
 

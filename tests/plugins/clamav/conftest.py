@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from pipeline.checks import CheckedFile, CheckFinding
-from plugins.clamav.check import ClamavCheck
-from plugins.clamav.settings import ClamavSettings
+from plugins.clamav.check import ClamavCheck, ClamavSettings
 from tests.servers import clamd
 from tests.support.requirements import unavailable
 

@@ -11,8 +11,9 @@ import requests
 from pipeline.principal import Interface, Principal, Role
 from plugins.conformance.subjects import LoginPlace
 from plugins.oidc import pages
+from plugins.oidc.login import PREFIX, Finished
 from plugins.oidc.pages import ProviderLogin
-from plugins.oidc.values import PREFIX, Finished, LoginRefused
+from plugins.oidc.provider import LoginRefused
 from tests.servers.oidc import providing
 
 GROUPS = "press: {role: depositor, collections: [demo, news]}\n"

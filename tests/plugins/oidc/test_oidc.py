@@ -19,9 +19,9 @@ from pipeline.records import now
 from pipeline.settings import Settings
 from plugins.oidc import login as oidc_login
 from plugins.oidc import provider as oidc_provider
-from plugins.oidc.groups import read_groups
+from plugins.oidc.login import read_groups
+from plugins.oidc.provider import LoginRefused
 from plugins.oidc.settings import OidcSettings
-from plugins.oidc.values import LoginRefused
 from tests.servers.oidc import CLIENT, SECRET, Provider, new_key, providing
 from tests.support.fleet import set_variables
 from tests.support.machine import Machine
