@@ -8,12 +8,10 @@ import inspect
 import json
 import logging
 import math
-import os
 import subprocess
 import sys
 import threading
 import time
-import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -25,7 +23,6 @@ from pydantic import SecretStr, ValidationError
 
 from pipeline.attempt import Attempt
 from pipeline.checking import server
-from pipeline.checking.server import HEADER
 from pipeline.checks import (
     BYTES_PER_SECOND,
     CODE_LIMIT,
@@ -41,7 +38,7 @@ from pipeline.checks import (
     installed,
 )
 from pipeline.decoding import child
-from pipeline.decoding.child import Channel
+from pipeline.decoding.child import Channel, Process
 from pipeline.errors import ArklineError, UsageRefused
 from pipeline.names import one_line
 from pipeline.outcome import Service, ServiceDown
@@ -297,19 +294,11 @@ class _Progress:
             self.find(CheckVerdict.UNCHECKED, Obstacle.NO_ANSWER, "the check said nothing about this file")
 
 
-class _Process:
+class _Process(Process):
     def __init__(self, opening: Opening, reads: Sequence[str]) -> None:
+        super().__init__(_SERVER, dict(opening.kind.access.environment))
         self._opening = opening
         self._reads = reads
-        self._child: subprocess.Popen[bytes] = child.start(_SERVER, dict(opening.kind.access.environment))
-        self._owner = os.getpid()
-        self._finalizer = weakref.finalize(self, child.kill, self._child, self._owner)
-
-    def is_usable(self) -> bool:
-        return self._owner == os.getpid() and self._child.poll() is None
-
-    def stop(self) -> None:
-        self._finalizer()
 
     def open(self, attempt: Attempt) -> None:
         """ServiceDown if the check does not start, on this host or because its service is away."""
@@ -364,7 +353,7 @@ class _Process:
     def _end(self) -> str:
         """How the process ended, which has closed its output."""
         try:
-            code = self._child.wait(ENDING)
+            code = self.running.wait(ENDING)
         except subprocess.TimeoutExpired:
             return "its output closed"
         return f"signal {-code}" if code < 0 else f"code {code}"
@@ -373,8 +362,7 @@ class _Process:
         self, request: Mapping[str, Any], body: bytes, attempt: Attempt, watch: Callable[[float], None]
     ) -> Iterator[list[Any]]:
         """The answers to the request, without signs of life and those that say why there is no other."""
-        data = json.dumps(request).encode()
-        with Channel(self._child, HEADER.pack(len(data), len(body)) + data, body) as channel:
+        with Channel(self, request, body) as channel:
             for line in channel.lines(attempt, watch):
                 try:
                     answer = json.loads(line)

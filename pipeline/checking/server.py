@@ -10,7 +10,6 @@ import json
 import os
 import select
 import signal
-import struct
 import threading
 import time
 import traceback
@@ -22,9 +21,7 @@ from typing import Any
 
 from pipeline.checks import Access, Check, CheckedFile, CheckFinding, Obstacle, ServiceAway, ServiceDied
 from pipeline.decoding import limits
-
-HEADER = struct.Struct(">IQ")
-"""Bytes of the request, and bytes of its body."""
+from pipeline.decoding.wire import ALIVE_INTERVAL, HEADER, INPUT, line, read
 
 READY, OPEN, VERSION, FILE, FINDING, OBSTACLE, ALIVE, DIED, AWAY, FAULT, DONE = (
     "ready",
@@ -40,13 +37,8 @@ READY, OPEN, VERSION, FILE, FINDING, OBSTACLE, ALIVE, DIED, AWAY, FAULT, DONE = 
     "done",
 )
 
-ALIVE_INTERVAL = 1.0
-"""Seconds between two signs of life."""
-
 FAULT_LIMIT = 2000
 """Characters of a traceback that are passed on: its end."""
-
-_INPUT = 0
 
 
 def main() -> None:
@@ -90,7 +82,7 @@ class _Output:
     descriptor: int
 
     def line(self, kind: str, *values: Any) -> None:
-        data = json.dumps([kind, *values], separators=(",", ":")).encode() + b"\n"
+        data = line(kind, *values)
         while data:
             data = data[os.write(self.descriptor, data) :]
 
@@ -108,24 +100,14 @@ def _keep_output() -> _Output:
 
 def _request() -> tuple[dict[str, Any], bytes]:
     """EOFError at the end of the input."""
-    size, body_size = HEADER.unpack(_read(HEADER.size))
-    return json.loads(_read(size)), _read(body_size)
-
-
-def _read(size: int) -> bytes:
-    data = bytearray()
-    while len(data) < size:
-        piece = os.read(_INPUT, size - len(data))
-        if not piece:
-            raise EOFError
-        data += piece
-    return bytes(data)
+    size, body_size = HEADER.unpack(read(HEADER.size))
+    return json.loads(read(size)), read(body_size)
 
 
 def _end_with_worker() -> None:
     """Kill this process and its programs once the worker's end of the input is closed."""
     poll = select.poll()
-    poll.register(_INPUT, 0)  # the end of a pipe is reported without being asked for
+    poll.register(INPUT, 0)  # the end of a pipe is reported without being asked for
     poll.poll()
     with suppress(PermissionError):  # a process that may start no programs may signal nobody else
         os.killpg(0, signal.SIGKILL)

@@ -8,12 +8,14 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
 from pipeline.attempt import POLL_INTERVAL, Attempt
+from pipeline.decoding import wire
 from pipeline.decoding.server import ANSWER
 
 LINE_LIMIT = 8 << 20
@@ -28,24 +30,32 @@ _PROGRAM = (
 _ROOT = str(Path(__file__).resolve().parents[2])
 
 
-def start(module: str, environment: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
-    """Run `main` of the module in a session of its own, so that the process and its children are killed
-    together, and with nothing that belongs to the worker: neither its environment nor its open files.
-    """
-    path = [_ROOT, *(str(Path(entry).absolute()) for entry in sys.path if entry)]
-    return subprocess.Popen(  # noqa: S603 - this interpreter, with a constant program
-        [sys.executable, "-I", "-S", "-X", "utf8", "-c", _PROGRAM, module, json.dumps(path)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        bufsize=0,
-        env=environment or {},
-        cwd="/",
-        start_new_session=True,
-    )
+class Process:
+    """A child process; a process that is forked from its owner leaves it alone."""
+
+    def __init__(self, module: str, environment: Mapping[str, str] | None = None) -> None:
+        """Run `main` of the module in a session of its own, so that the process and its children are killed
+        together, and with nothing that belongs to the worker: neither its environment nor its open files.
+        """
+        path = [_ROOT, *(str(Path(entry).absolute()) for entry in sys.path if entry)]
+        self.running = subprocess.Popen(  # noqa: S603 - this interpreter, with a constant program
+            [sys.executable, "-I", "-S", "-X", "utf8", "-c", _PROGRAM, module, json.dumps(path)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            bufsize=0,
+            env=environment or {},
+            cwd="/",
+            start_new_session=True,
+        )
+        self._owner = os.getpid()
+        self.stop = weakref.finalize(self, _kill, self.running, self._owner)
+        """Kills the process and its children, as the end of this object does."""
+
+    def is_usable(self) -> bool:
+        return self._owner == os.getpid() and self.running.poll() is None
 
 
-def kill(process: subprocess.Popen[bytes], owner: int) -> None:
-    """Kill the process and its children; a process forked from the owner leaves them alone."""
+def _kill(process: subprocess.Popen[bytes], owner: int) -> None:
     if os.getpid() != owner:
         return
     if process.poll() is None:
@@ -70,12 +80,13 @@ def turn(mutex: threading.Lock, attempt: Attempt) -> Iterator[None]:
 class Channel:
     """The pipes to the server: a request on its way out, and lines that arrive."""
 
-    def __init__(self, server: subprocess.Popen[bytes], head: bytes, body: bytes) -> None:
-        assert server.stdin is not None, "the server is started with pipes"
-        assert server.stdout is not None, "the server is started with pipes"
-        self._input: IO[bytes] = server.stdin
-        self._output: IO[bytes] = server.stdout
-        self._unsent = [memoryview(piece) for piece in (head, body) if piece]
+    def __init__(self, server: Process, request: object, body: bytes) -> None:
+        running = server.running
+        assert running.stdin is not None, "it is started with pipes"
+        assert running.stdout is not None, "it is started with pipes"
+        self._input: IO[bytes] = running.stdin
+        self._output: IO[bytes] = running.stdout
+        self._unsent = [memoryview(piece) for piece in (wire.request(request, body), body) if piece]
         self._selector = selectors.DefaultSelector()
 
     def __enter__(self) -> "Channel":

@@ -5,11 +5,8 @@ A decoder that reaches a limit or crashes is a content failure: the same bytes w
 
 import json
 import logging
-import os
 import signal
-import subprocess
 import threading
-import weakref
 from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -18,14 +15,13 @@ from typing import Any
 from pipeline import causes
 from pipeline.attempt import Attempt
 from pipeline.decoding import child
-from pipeline.decoding.child import Channel
+from pipeline.decoding.child import Channel, Process
 from pipeline.decoding.limits import Limits
 from pipeline.decoding.server import (
     ADMIT,
     ALIVE,
     DONE,
     ENDED,
-    HEADER,
     ITEM,
     MEMORY,
     OPEN,
@@ -75,8 +71,7 @@ class Decoder:
         self._settings = settings
         self._seconds = seconds
         self._mutex = threading.Lock()
-        self._server: subprocess.Popen[bytes] | None = None
-        self._pid = 0
+        self._server: Process | None = None
 
     def decode(self, request: Request, attempt: Attempt) -> Iterator[Any]:
         """Yield the results; raises what the decoder raised, or StepFailed if the decoder reached a limit."""
@@ -106,16 +101,15 @@ class Decoder:
         with self._mutex:
             self._stop()
 
-    def _running(self) -> subprocess.Popen[bytes]:
-        if self._server is None or self._pid != os.getpid() or self._server.poll() is not None:
+    def _running(self) -> Process:
+        if self._server is None or not self._server.is_usable():
             self._stop()
-            self._server, self._pid = child.start(_SERVER), os.getpid()
-            weakref.finalize(self, child.kill, self._server, self._pid)
+            self._server = Process(_SERVER)
         return self._server
 
     def _stop(self) -> None:
         if self._server is not None:
-            child.kill(self._server, self._pid)
+            self._server.stop()
         self._server = None
 
 
@@ -176,11 +170,10 @@ def _killed(number: int, subject: str, limits: Limits) -> StepFailed:
 
 
 def _exchange(
-    server: subprocess.Popen[bytes], request: Request, limits: Limits, attempt: Attempt
+    server: Process, request: Request, limits: Limits, attempt: Attempt
 ) -> Generator[Any, None, _Ended]:
     """Yield the results and return _Ended; any exception leaves the server unusable."""
     asked = {"function": request.function, "arguments": request.arguments, "limits": asdict(limits)}
-    data = json.dumps(asked).encode()
 
     def watch(silent: float) -> None:
         if silent > SILENCE:
@@ -188,7 +181,7 @@ def _exchange(
                 f"the process that was reading {request.subject} gave no sign of life for {SILENCE:.0f} s"
             )
 
-    with Channel(server, HEADER.pack(len(data), len(request.body)) + data, request.body) as channel:
+    with Channel(server, asked, request.body) as channel:
         last: list[Any] = [DONE]
         for message in channel.lines(attempt, watch):
             kind, *values = json.loads(message)
@@ -202,7 +195,7 @@ def _exchange(
                 return _Ended(last[0], last[1:], values[0])
             elif kind != ALIVE:
                 last = [kind, *values]
-    code = server.wait()
+    code = server.running.wait()
     if code > 0:
         raise system(
             f"{request.subject} cannot be read: the decoding server does not start on this host "

@@ -27,6 +27,7 @@ from pipeline.containers import bag, declared
 from pipeline.containers.declared import UnpackedContainer
 from pipeline.containers.unpack import Limits, unpack
 from pipeline.decoding import limits
+from pipeline.decoding.wire import ALIVE_INTERVAL, HEADER, INPUT, OUTPUT, line, read
 from pipeline.description import metadata
 from pipeline.manifests import lines
 from pipeline.manifests.checkm import ManifestProfile, parse_rows
@@ -45,23 +46,17 @@ ANSWER = struct.Struct(">Q")
 _FAILED, _LATER, _OS_ERROR, _MISTAKE = "failed", "later", "os-error", "mistake"
 
 
-def message_line(kind: str, *values: Any) -> bytes:
-    return json.dumps([kind, *values], separators=(",", ":")).encode() + b"\n"
-
-
 def of_error(error: BaseException, traceback: Callable[[], str]) -> bytes:
     match error:
         case StepFailed():
             cause = error.cause and error.cause.model_dump()
-            return message_line(_FAILED, error.kind, error.message, error.retry_after, cause)
+            return line(_FAILED, error.kind, error.message, error.retry_after, cause)
         case Later():
-            return message_line(_LATER, error.kind, error.name, error.message, error.wait)
+            return line(_LATER, error.kind, error.name, error.message, error.wait)
         case OSError():
-            return message_line(
-                _OS_ERROR, error.errno, error.strerror or str(error), str(error.filename or "")
-            )
+            return line(_OS_ERROR, error.errno, error.strerror or str(error), str(error.filename or ""))
         case _:
-            return message_line(_MISTAKE, traceback())
+            return line(_MISTAKE, traceback())
 
 
 def error_of(kind: str, values: list[Any]) -> Exception:
@@ -170,52 +165,37 @@ FUNCTIONS: dict[str, Function] = {
 }
 
 
-HEADER = struct.Struct(">IQ")
-"""The length of the request and of its body, in bytes."""
-
-ALIVE_INTERVAL = 1.0
-"""Seconds between two signs of life."""
-
 BUFFERED = 1 << 16
 """Bytes of results that are buffered before they are sent."""
-
-_INPUT, _OUTPUT = 0, 1
 
 
 def main() -> None:
     gc.freeze()
-    while header := _read(HEADER.size):
-        size, body_size = HEADER.unpack(header)
-        request = _read(size)
-        ended, lives = os.pipe()
-        child = os.fork()
-        if child == 0:
-            os.close(ended)
-            _decode(request, body_size)
-        os.close(lives)
-        _await(child, ended)
+    with suppress(EOFError):
+        while True:
+            size, body_size = HEADER.unpack(read(HEADER.size))
+            _answer(read(size), body_size)
+
+
+def _answer(request: bytes, body_size: int) -> None:
+    ended, lives = os.pipe()
+    child = os.fork()
+    if child == 0:
         os.close(ended)
-        _, status = os.waitpid(child, 0)
-        os.write(_OUTPUT, message_line(ENDED, os.waitstatus_to_exitcode(status)))
-
-
-def _read(size: int) -> bytes:
-    """Read `size` bytes of the input; empty at its end."""
-    data = bytearray()
-    while len(data) < size:
-        piece = os.read(_INPUT, size - len(data))
-        if not piece:
-            return b""
-        data += piece
-    return bytes(data)
+        _decode(request, body_size)
+    os.close(lives)
+    _await(child, ended)
+    os.close(ended)
+    _, status = os.waitpid(child, 0)
+    os.write(OUTPUT, line(ENDED, os.waitstatus_to_exitcode(status)))
 
 
 def _await(child: int, ended: int) -> None:
     """Wait until the child has ended; kill the child if the worker ends, which closes the input."""
     poll = select.poll()
-    for descriptor in (_INPUT, ended):
+    for descriptor in (INPUT, ended):
         poll.register(descriptor, 0)  # the end of a pipe is always reported
-    if any(descriptor == _INPUT for descriptor, _ in poll.poll()):
+    if any(descriptor == INPUT for descriptor, _ in poll.poll()):
         os.kill(child, signal.SIGKILL)
         sys.exit()
 
@@ -229,30 +209,27 @@ class _Results:
         self._sent = 0.0
         self._admitted = 0 if limit.asks else sys.maxsize
 
-    def add(self, line: bytes) -> None:
-        self._buffer += line
+    def add(self, message: bytes) -> None:
+        self._buffer += message
         if len(self._buffer) >= BUFFERED:
             self.send()
 
     def send(self) -> None:
         while self._buffer:
-            del self._buffer[: os.write(_OUTPUT, self._buffer)]
+            del self._buffer[: os.write(OUTPUT, self._buffer)]
         self._sent = time.monotonic()
 
     def check(self) -> None:
         if time.monotonic() - self._sent >= ALIVE_INTERVAL:
-            self.add(message_line(ALIVE))
+            self.add(line(ALIVE))
             self.send()
 
     def report(self, progress: Progress) -> None:
         limits.allow(self._limit, progress)
         if progress.bytes > self._admitted:
-            self.add(message_line(ADMIT, progress.bytes))
+            self.add(line(ADMIT, progress.bytes))
             self.send()
-            answer = _read(ANSWER.size)
-            if not answer:
-                sys.exit("the worker has ended")
-            (self._admitted,) = ANSWER.unpack(answer)
+            (self._admitted,) = ANSWER.unpack(read(ANSWER.size))
 
     def yields(self) -> bool:
         return False
@@ -260,22 +237,22 @@ class _Results:
 
 def _decode(data: bytes, body_size: int) -> None:
     """Carry out the request and end this process."""
-    last, all_read = message_line(DONE), False
+    last, all_read = line(DONE), False
     # composed while there is memory: the frames of a MemoryError keep theirs in use
-    no_memory = message_line(MEMORY)
+    no_memory = line(MEMORY)
     sys.dont_write_bytecode = True
     request = json.loads(data)
     limit = limits.Limits(**request["limits"])
     results = _Results(limit)
     try:
         if missing := limits.apply(limit):
-            results.add(message_line(OPEN, *missing))
-        body = _read(body_size)
+            results.add(line(OPEN, *missing))
+        body = read(body_size)
         all_read = True
         decoded = FUNCTIONS[request["function"]](request["arguments"], body, results)
         del body  # the function may drop it as well
         for result in decoded:
-            results.add(message_line(ITEM, result))
+            results.add(line(ITEM, result))
     except MemoryError:
         last = no_memory
     except BaseException as error:  # noqa: BLE001 - raised again in the worker

@@ -183,7 +183,9 @@ def children(decoder: Decoder) -> set[int]:
     assert server is not None
     listed = subprocess.run(["ps", "-eo", "pid=,sess=,stat="], capture_output=True, text=True, check=True)
     rows = (line.split() for line in listed.stdout.splitlines())
-    return {int(pid) for pid, session, state in rows if int(session) == server.pid and state[0] != "Z"}
+    return {
+        int(pid) for pid, session, state in rows if int(session) == server.running.pid and state[0] != "Z"
+    }
 
 
 def test_a_container_arrives_as_it_was_packed(decoder: Decoder, tmp_path: Path) -> None:
@@ -557,7 +559,8 @@ def both(decoder: Decoder) -> list[int]:
     """The server and the process that decodes, once both run."""
     wait_until(lambda: decoder._server is not None and len(children(decoder)) == 2)
     assert decoder._server is not None
-    return [decoder._server.pid, *children(decoder) - {decoder._server.pid}]
+    server = decoder._server.running.pid
+    return [server, *children(decoder) - {server}]
 
 
 @pytest.mark.parametrize("victim", [0, 1], ids=["server", "child"])
