@@ -24,7 +24,7 @@ from tasks.outages import begin_outage, this_host
 from tasks.retention import compose
 from tasks.retry import hosts_given_up_after, is_mistake, mistakes_as
 from tasks.run import Attempt, StateWork
-from zkstate.connection import server_memory
+from zkstate.connection import server_facts
 from zkstate.connection.session import Session
 from zkstate.fleet import holds, outages
 from zkstate.fleet.hosts import FleetHostLimiter, host_limit
@@ -59,7 +59,7 @@ def check_room(session: Session, settings: Settings, profile: Profile, batch: Ba
 def _check_record(session: Session, settings: Settings, jobs: int) -> None:
     if not settings.record_jobs:
         return
-    heap = server_memory.heap_bytes(session)
+    heap = server_facts.heap_bytes(session)
     accepted, limit = accepted_jobs(settings, heap), limit_of(settings, heap)
     if jobs > accepted:
         message = f"the batch has {jobs:,} objects, and {limit} is {accepted:,}: divide it"

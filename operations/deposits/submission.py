@@ -17,7 +17,7 @@ from pipeline.principal import Principal, Role
 from pipeline.records import Record, Submission, SubmissionType
 from pipeline.settings import accepted_jobs, limit_of
 from pipeline.states import BATCH
-from zkstate.connection import server_memory
+from zkstate.connection import server_facts
 from zkstate.fleet import outages
 from zkstate.queue import listings
 from zkstate.record import batches
@@ -123,7 +123,7 @@ def check_said(chosen: Profile, submission: Submission) -> None:
 def _require_room(session: Session, settings: Settings) -> None:
     """Refuse if the record is full: it is in ZooKeeper's memory, and exceeding that stops ZooKeeper for
     all."""
-    heap = server_memory.heap_bytes(session) if settings.record_jobs else None
+    heap = server_facts.heap_bytes(session) if settings.record_jobs else None
     if 0 < (accepted := accepted_jobs(settings, heap)) <= (recorded := listings.recorded(session)):
         limit = limit_of(settings, heap)
         raise ArklineError(

@@ -27,8 +27,8 @@ from pipeline.records import Record
 from pipeline.settings import accepted_jobs
 from pipeline.states import JOB, BatchState, JobState
 from pipeline.working_storage.capacity import usage_now
-from zkstate.connection import server_memory
-from zkstate.connection.server_memory import ServerMemory
+from zkstate.connection import server_facts
+from zkstate.connection.server_facts import ServerMemory
 from zkstate.connection.session import Session
 from zkstate.connection.transaction import TRANSACTION_LIMIT, takes_largest
 from zkstate.fleet import holds, notes, outages
@@ -324,7 +324,7 @@ def _faults(active: Iterable[Active]) -> tuple[Fault, ...]:
 
 def record_memory(site: Site) -> RecordMemory:
     """ZooKeeper's memory, which holds the whole record, and the number of jobs it has room for."""
-    memory = server_memory.read(site.session)
+    memory = server_facts.memory(site.session)
     return RecordMemory(
         **dict(memory),
         jobs=listings.recorded(site.session),

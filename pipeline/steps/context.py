@@ -11,7 +11,8 @@ from pipeline.checking.process import Checker
 from pipeline.checking.running import Checking, HoldPlace, unlimited
 from pipeline.decoding.decoder import Decoder
 from pipeline.deployment import Expected, ExpectedOf
-from pipeline.identifiers.factory import MinterOf, open_minters
+from pipeline.identifiers.ezid import EzidMinter
+from pipeline.identifiers.minter import Minter
 from pipeline.inventory.database import Database
 from pipeline.inventory.service import InventoryService, InventoryWithService
 from pipeline.inventory.sql import SqlInventory, open_inventory
@@ -26,6 +27,9 @@ from pipeline.sources.limits import HostLimiter
 from pipeline.storage.base import Storage
 from pipeline.storage.factory import open_storage
 from pipeline.working_storage.workspace import Workspace
+
+MinterOf: TypeAlias = Callable[[Profile], Minter]
+"""The minter for the objects of a profile's collection."""
 
 
 @dataclass(frozen=True)
@@ -86,8 +90,21 @@ class StepContext(Clients):
         return Checking(checks, self.checker, workspace, self.attempt, job.history, self.check_place)
 
 
+MinterOpener: TypeAlias = Callable[[Settings], Minter]
+"""The type of the plugins in the group `arkline.minter`."""
+
 InventoryOpener: TypeAlias = Callable[[Settings], InventoryService]
 """The type of the plugins in the group `arkline.inventory`."""
+
+
+def open_minters(settings: Settings) -> MinterOf:
+    """A plugin's minter for the profiles that name none, and ours for those that do."""
+    ours = EzidMinter(settings)
+    opener: MinterOpener | None = plugins.chosen(plugins.MINTER)
+    if opener is None:
+        return lambda _profile: ours
+    sites = opener(settings)
+    return lambda profile: sites if profile.minter is None else ours
 
 
 def _open_inventory(settings: Settings, expected: Expected | None) -> SqlInventory:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import ClassVar
 
-from pydantic import BaseModel, Field, field_validator
+from pydantic import BaseModel
 
 from pipeline.checks import (
     BYTES_PER_SECOND,
@@ -19,10 +19,10 @@ from pipeline.checks import (
     ServiceAway,
     ServiceDied,
 )
-from pipeline.settings import EnvironmentSettings
 from plugins.clamav.answer import findings, unchecked
 from plugins.clamav.clamd import POLL, Alive, Clamd, ConnectionLost, NoAnswer, Unreachable
 from plugins.clamav.samples import LARGEST, complaint
+from plugins.clamav.settings import ClamavSettings
 
 QUICK = 10.0
 """Seconds in which clamd answers what is not a file."""
@@ -44,22 +44,6 @@ UNREADABLE = "unreadable"
 _RESOLVER = ("/etc/hosts", "/etc/resolv.conf", "/etc/nsswitch.conf", "/etc/host.conf", "/etc/gai.conf")
 
 _FAILED = (Unreachable, ConnectionLost, NoAnswer)
-
-
-class ClamavSettings(EnvironmentSettings):
-    """For the whole site, or for the collections of a profile."""
-
-    clamd: str = Field(
-        "unix:/run/clamav/clamd.ctl",
-        description="Where clamd answers the check clamav: unix:/PATH or tcp:HOST:PORT.",
-    )
-
-    @field_validator("clamd")
-    @classmethod
-    def _is_address(cls, value: str) -> str:
-        if not re.fullmatch(r"unix:/.+|tcp:(\[[0-9A-Fa-f:.]+\]|[^\s:/\[\]]+):[0-9]{1,5}", value):
-            raise ValueError(f"'{value}' is not unix:/PATH or tcp:HOST:PORT")
-        return value
 
 
 class ClamavCheck:

@@ -16,7 +16,7 @@ from pipeline.settings import Settings
 from tests.servers.zookeeper import running_tls
 from tests.support import cli
 from tests.support.certificates import Authority, Certificate, authority
-from zkstate.connection import server_memory
+from zkstate.connection import server_facts
 from zkstate.connection.client import make_client
 from zkstate.connection.session import connect
 from zkstate.errors import Unreachable
@@ -63,7 +63,7 @@ def refusal(settings: Settings, **changes: Any) -> str:
 
 def test_the_memory_of_a_server_is_known_over_tls_too(secure: Settings) -> None:
     with connect(secure) as session:
-        memory = server_memory.read(session)
+        memory = server_facts.memory(session)
 
     assert memory.heap_bytes
     assert memory.znodes

@@ -1,7 +1,7 @@
 """The settings of the core and of the plugins in this repository."""
 
 from pipeline.settings import EnvironmentSettings, Settings
-from plugins.clamav.check import ClamavSettings
+from plugins.clamav.settings import ClamavSettings
 from plugins.merritt.settings import MerrittSettings
 from plugins.oidc.settings import OidcSettings
 from plugins.otel.settings import OtelSettings

@@ -14,7 +14,7 @@ from entrypoints.generate_secrets import RIGHTS, VOLUMES, generate
 from entrypoints.stack.services import StackConfig, reserved_workers
 from operations.certificates import authority
 from pipeline.settings import SECRETS, Settings
-from plugins.clamav.check import ClamavSettings
+from plugins.clamav.settings import ClamavSettings
 from tests.support.images import WITHOUT_DIGEST
 
 PROJECT = Path(__file__).parents[2]

@@ -18,7 +18,7 @@ from entrypoints.cli.command_table import ENTRIES, load
 from entrypoints.generate_secrets import RIGHTS
 from pipeline.settings import Settings
 from pipeline.states import Queue
-from plugins.clamav.check import ClamavSettings
+from plugins.clamav.settings import ClamavSettings
 from tests.support.fleet import PROJECT
 from tests.support.images import WITHOUT_DIGEST
 from tests.support.requirements import unavailable

@@ -27,7 +27,7 @@ def open_minter(settings):
 """
 
 PROGRAM = """
-from pipeline.identifiers.factory import open_minters
+from pipeline.steps.context import open_minters
 from pipeline.profiles.profile import Profile
 from pipeline.settings import Settings
 from tests.support.memory_record import MemoryJobRecord

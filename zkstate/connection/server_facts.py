@@ -1,6 +1,7 @@
-"""What each ZooKeeper server says of itself, whichever of them this process is connected to.
+"""What ZooKeeper's servers say of themselves, whichever of them this process is connected to.
 
-A server answers `srvr` always, `mntr` and `conf` only if its `4lw.commands.whitelist` names them.
+A server answers `srvr` always, `mntr`, `conf` and `envi` only if its `4lw.commands.whitelist` names them, as
+that of the shipped stacks does.
 """
 
 import socket
@@ -9,9 +10,11 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
+from kazoo.exceptions import KazooException
 from kazoo.hosts import collect_hosts
 from kazoo.security import make_digest_acl_credential
 
+from pipeline.records import Record
 from pipeline.settings import Settings
 from zkstate import paths
 from zkstate.connection import locks
@@ -63,8 +66,48 @@ def _ask(settings: Settings, host: str, port: int, command: bytes, separator: st
         data = b""
         while len(data) < LONGEST and (piece := connection.recv(LONGEST)):
             data += piece
-    rows = (line.partition(separator) for line in data.decode(errors="replace").splitlines())
+    return _values(data.decode(errors="replace"), separator)
+
+
+def _values(text: str, separator: str) -> dict[str, str]:
+    rows = (line.partition(separator) for line in text.splitlines())
     return {name.strip(): value.strip() for name, _, value in rows if value}
+
+
+class ServerMemory(Record):
+    """Of the server of a session; any figure may be unknown."""
+
+    heap_bytes: int | None = None
+    """The most that Java takes for its heap."""
+    znodes: int | None = None
+    data_bytes: int | None = None
+    """Of all znodes, their paths included."""
+
+
+def heap_bytes(session: Session) -> int | None:
+    megabytes = _number(_answer(session, b"envi", "=").get("os.memory.max", "").removesuffix("MB"))
+    return None if megabytes is None else megabytes << 20
+
+
+def memory(session: Session) -> ServerMemory:
+    counters = _answer(session, b"mntr", "\t")
+    return ServerMemory(
+        heap_bytes=heap_bytes(session),
+        znodes=_number(counters.get("zk_znode_count", "")),
+        data_bytes=_number(counters.get("zk_approximate_data_size", "")),
+    )
+
+
+def _answer(session: Session, command: bytes, separator: str) -> dict[str, str]:
+    """None if the server does not answer the command."""
+    try:
+        return _values(str(session.zk.command(command)), separator)
+    except (KazooException, OSError, session.zk.handler.timeout_exception):
+        return {}
+
+
+def _number(text: str) -> int | None:
+    return int(text) if text.isdecimal() else None
 
 
 def clock_difference(session: Session) -> tuple[float, float]:

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from pipeline.checks import CheckedFile, CheckFinding
-from plugins.clamav.check import ClamavCheck, ClamavSettings
+from plugins.clamav.check import ClamavCheck
+from plugins.clamav.settings import ClamavSettings
 from tests.servers import clamd
 from tests.support.requirements import unavailable
 

@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 
 from pipeline.checks import CheckVerdict, Obstacle, ServiceAway
-from plugins.clamav.check import ClamavCheck, ClamavSettings
+from plugins.clamav.check import ClamavCheck
 from plugins.clamav.samples import eicar, encrypted, nested, zipped
+from plugins.clamav.settings import ClamavSettings
 from tests.plugins.clamav.conftest import Site, check, file, scanned
 from tests.servers import clamd
 from tests.support.requirements import unavailable
