@@ -9,7 +9,6 @@ import signal
 import sys
 from contextlib import nullcontext
 from functools import partial
-from pathlib import Path
 from typing import Any, NoReturn
 
 from celery.beat import Scheduler, Service
@@ -18,7 +17,7 @@ from pipeline.errors import ArklineError
 from pipeline.settings import Settings
 from tasks import logs
 from tasks.broker import configured
-from tasks.stores import await_claim, recorded_id
+from tasks.stores import await_claim, recorded_id, say_ready
 from zkstate.connection.session import Session, connect
 from zkstate.fleet.scheduled import lead
 
@@ -61,8 +60,7 @@ def main() -> int:
     signal.signal(signal.SIGINT, _stop)
     try:
         with connect(settings) as session:
-            if ready := os.environ.get("ARKLINE_READY_FILE"):
-                Path(ready).touch()
+            say_ready()
             lead(session, f"beat {os.uname().nodename}:{os.getpid()}", partial(_tick, settings, session))
     except ArklineError as error:
         logs.log().error("beat stopped", error=str(error))

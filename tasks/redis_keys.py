@@ -113,7 +113,7 @@ def _progress_key(settings: Settings, jid: str) -> str:
     return f"{settings.broker_prefix}progress:{jid}"
 
 
-class Delivery(StrEnum):
+class Outcome(StrEnum):
     DELIVERED = "delivered"
     FAILED = "failed"
     """The receiver did not accept it; a later try may succeed, and is counted too."""
@@ -126,14 +126,14 @@ class Counted(StrEnum):
     NOTIFICATIONS = "notifications"
 
 
-def delivered(settings: Settings, what: Counted) -> dict[Delivery, int]:
+def delivered(settings: Settings, what: Counted) -> dict[Outcome, int]:
     """Numbers of deliveries since Redis last lost its content; redis.RedisError if it does not answer."""
     counted = client(settings).zrange(f"{settings.broker_prefix}{what}", 0, -1, withscores=True)
     known = {name.decode(): int(number) for name, number in cast(list[tuple[bytes, float]], counted)}
-    return {outcome: known.get(outcome, 0) for outcome in Delivery}
+    return {outcome: known.get(outcome, 0) for outcome in Outcome}
 
 
-def count(settings: Settings, what: Counted, outcome: Delivery) -> None:
+def count(settings: Settings, what: Counted, outcome: Outcome) -> None:
     """Count in a sorted set: the fleet's user in Redis may call no other command that increments a number."""
     with suppress(redis.RedisError):
         client(settings, TIMEOUT).zadd(f"{settings.broker_prefix}{what}", {str(outcome): 1}, incr=True)

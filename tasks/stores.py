@@ -11,12 +11,14 @@ and is set again if it is lost or changed.
 
 from __future__ import annotations
 
+import os
 import re
 import socket
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import redis
@@ -252,6 +254,12 @@ def keep_claim(settings: Settings, own: str, stopped: threading.Event) -> None:
                 log().error("the prefix in Redis was claimed by another; claimed again", error=error)
 
     threading.Thread(target=keep, name="claim", daemon=True).start()
+
+
+def say_ready() -> None:
+    """Touch the file that the process which started this one waits for."""
+    if ready := os.environ.get("ARKLINE_READY_FILE"):
+        Path(ready).touch()
 
 
 _ID = re.compile(rb"[0-9a-f]{32}")

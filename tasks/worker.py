@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import redis
@@ -41,7 +40,7 @@ from tasks.broker import waiting_messages
 from tasks.events import is_listened
 from tasks.logs import log
 from tasks.state_task import log_no_stack
-from tasks.stores import await_claim, confirmed_id, keep_claim
+from tasks.stores import await_claim, confirmed_id, keep_claim, say_ready
 from tasks.worker_context import Stop, WorkerContext
 from zkstate.connection.session import Session, connect
 from zkstate.errors import Unreachable
@@ -204,11 +203,6 @@ def connect_signals(context: WorkerContext) -> None:
     """Connect to Celery's signals, which are global to the process: call this once."""
     settings = context.settings
 
-    def touch_ready_file(**_: Any) -> None:
-        """The process that started this worker waits for this file."""
-        if ready := os.environ.get("ARKLINE_READY_FILE"):
-            Path(ready).touch()
-
     def start_watchdog(sender: Any, **_: Any) -> None:
         """See `watch`; a worker that is stopping consumes no messages on purpose."""
         queues, concurrency = sender.app.amqp.queues, sender.controller.concurrency
@@ -238,9 +232,6 @@ def connect_signals(context: WorkerContext) -> None:
         worker_shutdown.connect(lambda **_: following.join(INTERVAL), weak=False)
         own_drain.known.wait()
 
-    def name_worker(sender: str, **_: Any) -> None:
-        context.worker = sender
-
     own_drain = OwnDrain(context.serve)
     context.app.steps["consumer"].add(draining_step(own_drain, context.listen))
     celeryd_init.connect(lambda **_: transport.restrict_remote_control(), weak=False)
@@ -252,10 +243,10 @@ def connect_signals(context: WorkerContext) -> None:
     end_if_hung = partial(interruption.start_hang_guard, settings.zk_session_timeout)
     worker_process_init.connect(lambda **_: end_if_hung(), weak=False)
     worker_process_init.connect(_collect_less_garbage, weak=False)
-    worker_process_init.connect(name_worker, weak=False)
+    worker_process_init.connect(context.note_name, weak=False)
     worker_process_shutdown.connect(lambda **_: context.close(), weak=False)
     worker_shutting_down.connect(partial(_limit_warm_stop, context), weak=False)
-    worker_ready.connect(touch_ready_file, weak=False)
+    worker_ready.connect(lambda **_: say_ready(), weak=False)
     worker_ready.connect(start_watchdog, weak=False)
 
 

@@ -29,7 +29,7 @@ from pipeline.states import Queue
 from pipeline.steps.context import Clients, open_clients
 from tasks.events import Message, TaskEvents
 from tasks.interruption import Interruption
-from tasks.redis_keys import Counted, Delivery, ProgressReports, count
+from tasks.redis_keys import Counted, Outcome, ProgressReports, count
 from tasks.stores import ConfirmedStores
 from zkstate.connection.session import Session, connect
 
@@ -64,10 +64,10 @@ class CountedCallback(HttpCallback):
         try:
             super().deliver(job, profile, version, attempt)
         except StepFailed:
-            count(self._counted, Counted.CALLBACKS, Delivery.FAILED)
+            count(self._counted, Counted.CALLBACKS, Outcome.FAILED)
             raise
         if profile.callback_url is not None:
-            count(self._counted, Counted.CALLBACKS, Delivery.DELIVERED)
+            count(self._counted, Counted.CALLBACKS, Outcome.DELIVERED)
 
 
 class WorkerContext:
@@ -98,6 +98,10 @@ class WorkerContext:
     @property
     def name(self) -> str:
         return f"worker {_host()}:{os.getpid()}"
+
+    def note_name(self, sender: str, **_: object) -> None:
+        """`sender`: the name of the worker, as Celery's signals have it."""
+        self.worker = sender
 
     def ask_to_stop(self, stop: Stop = Stop.ALL) -> None:
         """Ask the running attempts of this process and of its children to hand their jobs back."""

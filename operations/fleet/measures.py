@@ -142,7 +142,7 @@ def _broker(fleet: Fleet, settings: Settings) -> BrokerMeasures | None:
     )
 
 
-def _by_outcome(numbers: Mapping[redis_keys.Delivery, int]) -> dict[str, int]:
+def _by_outcome(numbers: Mapping[redis_keys.Outcome, int]) -> dict[str, int]:
     return {str(outcome): number for outcome, number in numbers.items()}
 
 

@@ -24,8 +24,8 @@ from pipeline.http.urls import redact_url
 from pipeline.outcome import StepFailed, of_object, system, transient
 from pipeline.settings import Settings
 from pipeline.storage.base import check_source
-from plugins.s3.faults import Absent, Refused, translated
-from plugins.s3.keys import CONNECTIONS, Conflict, KeyContent
+from plugins.s3.faults import translated
+from plugins.s3.keys import CONNECTIONS, Absent, KeyContent
 from plugins.s3.settings import S3Settings
 
 log = logging.getLogger(__name__)
@@ -101,7 +101,7 @@ class S3Bucket:
         return chain((first,), pieces)
 
     def put(self, key: str, data: bytes, etag: str | None, metadata: Mapping[str, str] | None = None) -> None:
-        """Write the data; Conflict unless the key has this entity tag, or is free if `etag` is None."""
+        """Write the data; Refused unless the key has this entity tag, or is free if `etag` is None."""
         condition = {"IfNoneMatch": "*"} if etag is None else {"IfMatch": etag}
         checksum = _sha256(data)
         answer = self._change(
@@ -117,7 +117,7 @@ class S3Bucket:
             self._read_again(key, len(data), hashlib.sha512(data).hexdigest(), UNATTENDED)
 
     def upload(self, key: str, file: ContentFile, attempt: Attempt) -> None:
-        """Write a file to a free key; StepFailed if the file changed, Conflict if the key is taken.
+        """Write a file to a free key; StepFailed if the file changed, Refused if the key is taken.
 
         On return, the server has confirmed the digests of what arrived, or the content was read back.
         """
@@ -176,12 +176,9 @@ class S3Bucket:
         return {"Bucket": self._bucket, "Key": self._prefix + key}
 
     def _change(self, call: Callable[..., dict[str, Any]], **given: Any) -> dict[str, Any]:
-        """A conditional write; Conflict if the condition does not hold."""
-        try:
-            with translated(self.name, refusable=True):
-                return call(**given)
-        except Refused as refused:
-            raise Conflict(given["Key"]) from refused
+        """A conditional write; Refused if the condition does not hold."""
+        with translated(self.name, refusable=True):
+            return call(**given)
 
     def _pieces(self, key: str, start: int) -> Iterator[bytes]:
         ranged = {"Range": f"bytes={start}-"} if start else {}

@@ -9,6 +9,7 @@ from urllib3.exceptions import HTTPError
 
 from pipeline.http.service import is_transient, retry_after
 from pipeline.outcome import Service, ServiceDown, StepFailed, system, transient
+from plugins.s3.keys import Absent, Refused
 
 _CREDENTIALS = (
     "give the workers a key that may use the bucket: in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, in a "
@@ -64,14 +65,6 @@ _BROKEN = (
     exceptions.IncompleteReadError,
     HTTPError,
 )
-
-
-class Refused(Exception):
-    """The server refused because of the key's state: taken, changed, or missing."""
-
-
-class Absent(Refused):
-    """The key or the upload does not exist."""
 
 
 @contextmanager

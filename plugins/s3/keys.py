@@ -7,8 +7,12 @@ CONNECTIONS = 8
 """Parallel requests per job: a request spends most of its time waiting for the server."""
 
 
-class Conflict(Exception):
-    """The key has changed since it was read; nothing was written."""
+class Refused(Exception):
+    """The server refused because of the key's state: taken, changed, or missing; nothing was written."""
+
+
+class Absent(Refused):
+    """The key or the upload does not exist."""
 
 
 @dataclass(frozen=True)

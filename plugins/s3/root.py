@@ -20,7 +20,7 @@ from pipeline.fixity import OnRead
 from pipeline.outcome import damaged, system
 from pipeline.storage.ocfl import objects
 from pipeline.storage.ocfl.objects import StoredObject
-from plugins.s3.keys import Conflict
+from plugins.s3.keys import Refused
 
 if TYPE_CHECKING:
     from plugins.s3.bucket import S3Bucket
@@ -158,7 +158,7 @@ class BucketObject(StoredObject):
         return head
 
     def commit(self, head: Head | None, inventory: objects.Inventory) -> None:
-        """Publish the version; Conflict if another version was published since `head`."""
+        """Publish the version; Refused if another version was published since `head`."""
         data = inventory.encode()
         checksum = {CHECKSUM: hashlib.sha512(data).hexdigest()}
         self._bucket.put(self.key(objects.INVENTORY), data, head.etag if head else None, checksum)
@@ -196,7 +196,7 @@ class BucketObject(StoredObject):
 
 def write_once(bucket: "S3Bucket", key: str, data: bytes, etag: str | None) -> bool:
     """Write the key; False if another writer was faster: it wrote the same bytes, or newer ones."""
-    with suppress(Conflict):
+    with suppress(Refused):
         bucket.put(key, data, etag)
         return True
     return False

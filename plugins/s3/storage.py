@@ -24,7 +24,7 @@ from pipeline.settings import Settings, read_settings
 from pipeline.storage.base import StoreRequest, check_request, stored_elsewhere
 from pipeline.storage.ocfl import objects
 from pipeline.storage.ocfl.reading import OcflReader
-from plugins.s3.keys import CONNECTIONS, Conflict
+from plugins.s3.keys import CONNECTIONS, Refused
 from plugins.s3.root import BucketObject, BucketRoot, Head
 from plugins.s3.settings import S3Settings
 
@@ -96,7 +96,7 @@ class S3Storage(OcflReader):
             self.confirm()
             fence()
             # The conflict may be with this very version: the answer to our first request was lost.
-            with suppress(Conflict):
+            with suppress(Refused):
                 stored.commit(head, inventory)
             stored = self.object(request.ark)
             head = stored.repaired_head()
@@ -145,7 +145,7 @@ class S3Storage(OcflReader):
 
     def add_root_file(self, path: str, data: bytes) -> None:
         self.root.open()
-        with suppress(Conflict):
+        with suppress(Refused):
             self.root.bucket.put(path, data, None)
 
     def object(self, ark: str) -> BucketObject:
@@ -220,7 +220,7 @@ class S3Storage(OcflReader):
         attempt.check()
         try:
             self.root.bucket.upload(key, file, attempt)
-        except Conflict:
+        except Refused:
             return False
         except OSError as error:
             raise system(f"{file.source}: {error.strerror or error}") from error

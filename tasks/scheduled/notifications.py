@@ -30,8 +30,7 @@ from pipeline.outcome import StepFailed, system
 from pipeline.records import now
 from pipeline.states import FailureKind
 from tasks.logs import log
-from tasks.redis_keys import Counted, count
-from tasks.redis_keys import Delivery as Outcome
+from tasks.redis_keys import Counted, Outcome, count
 from tasks.retry import giving_up
 from tasks.worker_context import WorkerContext
 from zkstate.connection.clock import ServerClock

@@ -13,7 +13,7 @@ from kombu.exceptions import OperationalError
 from pipeline.settings import Settings
 from tasks import redis_keys
 from tasks.broker import read_queues
-from tasks.redis_keys import Delivery
+from tasks.redis_keys import Outcome
 from tests.e2e.collection import put_collection, submit
 from tests.servers.http_source import HttpSource
 from tests.servers.redis import running_with_users
@@ -81,12 +81,12 @@ def test_a_fleet_works_over_tls_with_the_rights_of_the_documentation(
 
 def test_counts_of_callbacks_need_no_further_right(site: Site) -> None:
     settings = site.having(site.url())
-    redis_keys.count(settings, redis_keys.Counted.CALLBACKS, Delivery.DELIVERED)
-    redis_keys.count(settings, redis_keys.Counted.CALLBACKS, Delivery.DELIVERED)
+    redis_keys.count(settings, redis_keys.Counted.CALLBACKS, Outcome.DELIVERED)
+    redis_keys.count(settings, redis_keys.Counted.CALLBACKS, Outcome.DELIVERED)
 
     assert redis_keys.delivered(settings, redis_keys.Counted.CALLBACKS) == {
-        Delivery.DELIVERED: 2,
-        Delivery.FAILED: 0,
+        Outcome.DELIVERED: 2,
+        Outcome.FAILED: 0,
     }
     assert site.admin.acl_log() == []
 
