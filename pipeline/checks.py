@@ -18,7 +18,7 @@ from typing import Annotated, Any, ClassVar, Protocol
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
 from pipeline import plugins
-from pipeline.errors import UsageRefused
+from pipeline.errors import UsageRefused, first_fault
 from pipeline.names import quote_name
 
 CHECK_NAME = r"^[a-z][a-z0-9-]{0,31}$"
@@ -446,9 +446,7 @@ def configured(rule: CheckRule, kind: type[Check]) -> BaseModel | None:
     try:
         return None if kind.settings is None else kind.settings(**given)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(map(str, first["loc"]))
-        raise UsageRefused(f"the check {rule.name}: {where}: {first['msg']}") from None
+        raise UsageRefused(f"the check {rule.name}: {first_fault(error)}") from None
     except Exception as error:
         raise UsageRefused(
             f"the settings of the check {rule.name} cannot be read: {_said(error)}; install a release of the "

@@ -6,10 +6,13 @@ the command.
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from pipeline import codes
 from pipeline.codes import Code, ErrorKind
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
 
 
 class Documented(StrEnum):
@@ -147,3 +150,12 @@ class UsageRefused(ArklineError):
 
 class ServiceUnreachable(ArklineError):
     code = codes.SERVICE_UNREACHABLE
+
+
+def first_fault(error: "ValidationError", whole: str = "content") -> str:
+    """`PLACE: MESSAGE` of the first fault, without the invalid value, which may be secret.
+
+    `whole`: the place of a fault that is in no field.
+    """
+    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    return f"{'.'.join(map(str, first['loc'])) or whole}: {first['msg']}"

@@ -61,6 +61,18 @@ def replace_file(path: Path, text: str, mode: int = 0o600) -> None:
     draft.replace(path)
 
 
+def write_whole(path: Path, data: bytes, draft: Path | None = None) -> None:
+    """Write a small file that is complete or absent at any moment, even after a power failure.
+
+    `draft`: where it is written first, in the same file system.
+    """
+    draft = draft or path.with_name(f"{path.name}.draft")
+    write_file(draft, data)
+    sync(draft)
+    draft.replace(path)
+    sync(path.parent)
+
+
 def written(descriptor: int, write: Callable[[int], None]) -> int:
     """Call `write` with the descriptor and return the descriptor; close it if `write` fails."""
     try:

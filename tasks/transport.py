@@ -29,12 +29,17 @@ from kombu.transport.virtual import Empty
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter, ValidationError
 
 import celeryconfig
+from pipeline.errors import first_fault
 from pipeline.states import BATCH, JOB
 from tasks.logs import log
 from tasks.redis_keys import lists_of
 
 MAX_MESSAGE = 262_144
 """Bytes; the largest message of arkline, a chain of seven tasks, has some 5,000."""
+
+
+FAULT_LIMIT = 300
+"""Characters of a fault in the log."""
 
 
 class Foreign(ValueError):
@@ -168,9 +173,7 @@ def _parsed(validate: Callable[[Any], P], content: object, problem: str) -> P:
     try:
         return validate(content)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        place = ".".join(str(part) for part in first["loc"])[:100]
-        raise Foreign(f"{problem}: {place or 'message'}: {first['msg'][:200]}") from None
+        raise Foreign(f"{problem}: {first_fault(error, 'message')[:FAULT_LIMIT]}") from None
     except RecursionError:
         raise Foreign(f"{problem}: nested too deeply") from None
 

@@ -7,7 +7,7 @@ from typing import Any, TypeVar, cast
 
 from pydantic import TypeAdapter, ValidationError
 
-from pipeline.errors import Action, Remedy
+from pipeline.errors import Action, Remedy, first_fault
 from pipeline.records import BatchHistoryEntry, HistoryEntry, Record
 from zkstate.errors import Corrupt, RecordOfMerritt, Unwritable
 
@@ -54,10 +54,8 @@ def _read_back(kind: type[Record], data: bytes) -> None:
     try:
         kind.model_validate_json(data)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(str(part) for part in first["loc"]) or "content"
         raise Unwritable(
-            f"a {kind.__name__} that could not be read again ({where}: {first['msg']}) was not written: "
+            f"a {kind.__name__} that could not be read again ({first_fault(error)}) was not written: "
             "this is a mistake in arkline, report it with this message"
         ) from error
 
@@ -70,10 +68,8 @@ def decode(kind: type[T], data: bytes, path: str) -> T:
         decoded: T = _adapter(kind).validate_json(data)
     except ValidationError as error:
         refuse_merritt(data, path)
-        first = error.errors(include_url=False)[0]
-        where = ".".join(str(part) for part in first["loc"]) or "content"
         content = kind.__name__ if isinstance(kind, type) else "history"
-        raise damaged(path, f"does not hold a readable {content} ({where}: {first['msg']})") from error
+        raise damaged(path, f"does not hold a readable {content} ({first_fault(error)})") from error
     return decoded
 
 

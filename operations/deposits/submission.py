@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from operations.deposits import uploads
 from pipeline import codes, names
-from pipeline.errors import Action, ArklineError, Remedy, UsageRefused
+from pipeline.errors import Action, ArklineError, Remedy, UsageRefused, first_fault
 from pipeline.http.urls import has_password, url_problem
 from pipeline.names import is_upload
 from pipeline.outcome import Service, ServiceDown
@@ -44,8 +44,7 @@ def checked(values: Mapping[str, object]) -> Submission:
     try:
         return Submission.model_validate(values)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        raise UsageRefused(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+        raise UsageRefused(first_fault(error)) from error
 
 
 def submission_type(url: str, given: SubmissionType | None, name: str = "") -> SubmissionType:

@@ -18,7 +18,7 @@ from typing import Protocol
 from pydantic import SecretStr
 
 from pipeline.checks import CheckVerdict
-from pipeline.file_system import sync, write_file
+from pipeline.file_system import write_whole
 from pipeline.inventory.base import PreservationEvent
 from pipeline.inventory.description import FAIL
 from pipeline.inventory.findings import UnreportedRun
@@ -53,9 +53,7 @@ class OutboxMailer:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             try:
-                write_file(draft, message.as_bytes())
-                sync(draft)
-                draft.replace(target)
+                write_whole(target, message.as_bytes(), draft)
             finally:
                 draft.unlink(missing_ok=True)
         except OSError as error:

@@ -18,6 +18,7 @@ from pydantic import Field, StringConstraints, ValidationError
 from pipeline import codes
 from pipeline.codes import Code
 from pipeline.errors import UsageRefused
+from pipeline.file_system import write_whole
 from pipeline.records import AgreedVersions, Count, Name, Record, Text, now
 from pipeline.uploads import stored, writing
 
@@ -132,7 +133,7 @@ def read(root: Path, upload: str) -> SavedDraft:
 def write(root: Path, upload: str, data: bytes) -> None:
     """Write the draft's JSON; `uploads-full` if the disk is full, and the earlier draft stays as it was."""
     with writing.storing(root):
-        stored.write_whole(_path(root, upload), data)
+        write_whole(_path(root, upload), data)
 
 
 def status(root: Path, upload: str) -> os.stat_result | None:

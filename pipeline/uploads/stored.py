@@ -18,7 +18,7 @@ from pydantic import Field
 
 from pipeline import causes, codes
 from pipeline.errors import UsageRefused
-from pipeline.file_system import Mark, mount_faults, sync, write_file
+from pipeline.file_system import Mark, mount_faults, write_whole
 from pipeline.fixity import Digest
 from pipeline.names import is_upload_id, parse_upload_url, quote_name
 from pipeline.outcome import Service, content
@@ -112,15 +112,6 @@ def part_folder(root: Path, upload: str, name: str) -> Path:
 
 def write_record(path: Path, record: Record) -> None:
     write_whole(path, record.model_dump_json().encode())
-
-
-def write_whole(path: Path, data: bytes) -> None:
-    """Write a small file that is complete or absent at any moment, even after a power failure."""
-    draft = path.with_name(f"{path.name}.draft")
-    write_file(draft, data)
-    sync(draft)
-    draft.replace(path)
-    sync(path.parent)
 
 
 R = TypeVar("R", bound=Record)

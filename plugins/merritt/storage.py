@@ -15,6 +15,7 @@ from pipeline.attempt import UNATTENDED, Attempt
 from pipeline.deployment import Expected
 from pipeline.description import anvl
 from pipeline.errors import UsageRefused
+from pipeline.file_system import write_whole
 from pipeline.fixity import (
     ContentFile,
     OnRead,
@@ -367,18 +368,12 @@ def _write_own_files(request: StoreRequest) -> None:
     for file in request.files:
         if file.data is not None:
             file.source.parent.mkdir(exist_ok=True)
-            _replace(file.source, file.data)
+            write_whole(file.source, file.data)
 
 
 def _write_manifest(request: StoreRequest, manifest: bytes) -> Path:
     """Write the manifest beside the files, where the service can read it."""
     first: ContentFile = request.files[0]
     path = first.source.parents[first.path.count("/")] / _MANIFEST
-    _replace(path, manifest)
+    write_whole(path, manifest)
     return path
-
-
-def _replace(path: Path, data: bytes) -> None:
-    draft = path.with_name(f"{path.name}.draft")
-    draft.write_bytes(data)
-    draft.replace(path)

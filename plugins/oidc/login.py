@@ -23,7 +23,7 @@ from joserfc.jwk import OctKey
 from pydantic import ConfigDict, Field, RootModel, ValidationError
 
 from operations.tokens import LOGIN_SECONDS, InvalidToken
-from pipeline.errors import ServiceUnreachable, UsageRefused
+from pipeline.errors import ServiceUnreachable, UsageRefused, first_fault
 from pipeline.principal import Interface, Principal, Role
 from pipeline.records import Record
 from plugins.oidc.provider import LoginRefused, Provider
@@ -119,9 +119,7 @@ def read_groups(file: Path) -> Groups:
     except yaml.YAMLError as error:
         raise UsageRefused(f"ARKLINE_OIDC_GROUPS: {file} is not YAML: {error}") from error
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        place = ".".join(map(str, first["loc"])) or "the file"
-        raise UsageRefused(f"ARKLINE_OIDC_GROUPS: {file}, {place}: {first['msg']}") from error
+        raise UsageRefused(f"ARKLINE_OIDC_GROUPS: {file}, {first_fault(error, 'the file')}") from error
     if not groups.root:
         raise UsageRefused(f"ARKLINE_OIDC_GROUPS: {file} names no group, so that nobody could log in")
     return groups

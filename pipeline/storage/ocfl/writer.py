@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from pipeline.deployment import absent
-from pipeline.file_system import is_fault_of, make_synced, sync, sync_all
+from pipeline.file_system import is_fault_of, make_synced, sync, sync_all, write_whole
 from pipeline.outcome import AttemptOver, Service, StepFailed, system
 from pipeline.storage.ocfl import disk, objects
 
@@ -271,10 +271,7 @@ def _replace_head(folder: Path, data: bytes, stage: Path) -> None:
 
 def replace(path: Path, data: bytes, stage: Path) -> None:
     """Replace a file by a rename; `stage` is a folder on the same file system."""
-    draft = _draft(stage, data)
-    sync(draft)
-    draft.replace(path)
-    sync(path.parent)
+    write_whole(path, data, stage / f"draft-{secrets.token_hex(8)}")
 
 
 def add(path: Path, data: bytes, stage: Path) -> None:
