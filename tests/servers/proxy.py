@@ -72,9 +72,11 @@ class Proxy:
 
     def cut(self) -> None:
         """End all connections; new connections work, and lose nothing."""
+        refused, self._refuse = self._refuse, True  # none begins before what was to be lost is lost
+        self._close_pairs()
         self._lose_answers = self._lose_requests = False
         self._pattern = None
-        self._close_pairs()
+        self._refuse = refused
 
     def refuse(self) -> None:
         """End all connections and refuse new ones, until `accept`."""
