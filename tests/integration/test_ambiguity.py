@@ -236,11 +236,15 @@ def expire(session: Session, hosts: str) -> None:
     """End the session on the server, as an expiry does; the client opens a new one by itself."""
     lost = threading.Event()
     session.zk.add_listener(lambda state: lost.set() if state == "LOST" else None)
+    end(session, hosts)
+    assert lost.wait(10)
+
+
+def end(session: Session, hosts: str) -> None:
     thief = KazooClient(hosts, client_id=session.zk.client_id)
     thief.start()
     thief.stop()
     thief.close()
-    assert lost.wait(10)
 
 
 def test_a_zombie_whose_session_expired_is_stopped_and_fenced(
@@ -265,6 +269,19 @@ def test_a_zombie_whose_session_expired_is_stopped_and_fenced(
         jobs.move(session, successor, JobMove(Event.SUCCEED, "successor"))
 
     assert jobs.load(session, held.jid).status.status is JobState.PROCESSING
+
+
+def test_a_session_that_ends_while_the_leader_is_asked_stores_nothing(
+    session: Session, shaky: Session, zookeeper_proxy: Proxy, zookeeper: Server
+) -> None:
+    guard = AttemptGuard(shaky)
+    held = planting.acquire(shaky, planting.job_in(session, JobState.PROCESSING))
+
+    def fence() -> None:
+        ZooKeeperJobRecord(shaky, guard).fence(held)
+
+    with pytest.raises(AttemptOver, match="session was lost"):
+        without_answer(zookeeper_proxy, b"/status", fence, lambda: end(shaky, zookeeper.hosts))
 
 
 def test_a_guard_keeps_failing_after_the_connection_comes_back(

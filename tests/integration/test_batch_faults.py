@@ -98,6 +98,18 @@ def test_a_splitting_worker_that_lost_its_lock_in_the_middle_changes_nothing(
     assert batches.load(session, batch.bid).status.total is None
 
 
+def test_a_splitting_worker_that_lost_its_lock_does_not_begin(session: Session) -> None:
+    """Nobody has the batch meanwhile, so that its version is the one that was read."""
+    pending = planting.batch_in(session, BatchState.PENDING)
+    zombie = batches.acquire(session, record.ticket(pending), "zombie")
+    session.zk.delete(paths.batch_lock(pending.bid))
+
+    with pytest.raises(Stale):
+        batches.move(session, zombie, BatchMove(Event.ACQUIRE, "zombie", lock=record.Lock.KEEP))
+
+    assert batches.state_of(session, pending.bid) is BatchState.PENDING
+
+
 @pytest.mark.parametrize("state", [BatchState.REPORTING, BatchState.UPDATE_REPORTING])
 @pytest.mark.parametrize("act", REPORTING)
 def test_a_reporting_worker_that_lost_its_lock_changes_nothing(

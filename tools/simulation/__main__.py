@@ -11,10 +11,14 @@ from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
 from functools import partial
+from pathlib import Path
 
 from tools.simulation.history import FAULTS, FAULTS_OF_A_HISTORY, Outcome, replay
 from tools.simulation.invariants import ALL_ROWS
+from tools.simulation.minimise import minimise
 from tools.simulation.mutations import MUTATIONS
+from tools.simulation.script import Script, read_script
+from tools.simulation.story import readable
 
 PROCESSES = 2
 
@@ -24,6 +28,8 @@ MOST = 3
 
 def main() -> int:
     given = _arguments()
+    if given.minimise:
+        return _minimise(given)
     first = given.seed if given.seed is not None else random.SystemRandom().randrange(10**9)
     began = time.time()
     outcomes: list[Outcome] = []
@@ -34,7 +40,7 @@ def main() -> int:
                 break
             outcomes.append(outcome)
             _print(outcome, given)
-            if outcome.problems and given.mutation:
+            if outcome.problems and (given.mutation or given.history):
                 pool.shutdown(cancel_futures=True)
                 break
     failed = [outcome for outcome in outcomes if outcome.problems]
@@ -44,10 +50,30 @@ def main() -> int:
     return 0 if outcomes and expected else 1
 
 
+def _script(given: argparse.Namespace, seed: int) -> Script:
+    """That of the file, or all that the seed draws; in the code as it is, unless a mutation is named."""
+    script = read_script(given.history) if given.history else Script(seed)
+    return script.again(mutation=given.mutation)
+
+
+def _minimise(given: argparse.Namespace) -> int:
+    """Write the shortest script that breaks the rule, and its story."""
+    script = _script(given, given.seed or 0)
+    shortest = minimise(script, lambda progress: print(progress, file=sys.stderr, flush=True))
+    if shortest is None:
+        print("The history breaks no rule.", file=sys.stderr)
+        return 1
+    shortest.save(given.minimise)
+    print("\n".join(readable(replay(shortest.again(), story=True, first=True).story)))
+    mutation = f" --mutation {shortest.mutation}" if shortest.mutation else ""
+    print(f"{len(shortest.items or ())} remain: ./dev simulate --history {given.minimise}{mutation} --trace")
+    return 0
+
+
 def _within(deadline: float, given: argparse.Namespace, seed: int) -> Outcome | None:
     if time.time() > deadline:
         return None
-    return replay(seed, given.faults, story=given.trace, mutation=given.mutation)
+    return replay(_script(given, seed), given.faults, story=given.trace, first=bool(given.mutation))
 
 
 def _print(outcome: Outcome, given: argparse.Namespace) -> None:
@@ -55,7 +81,7 @@ def _print(outcome: Outcome, given: argparse.Namespace) -> None:
         print(json.dumps({**asdict(outcome), "story": []}), flush=True)
         return
     if given.trace:
-        print("\n".join(outcome.story))
+        print("\n".join(readable(outcome.story)))
     if outcome.problems or given.trace:
         print(f"seed {outcome.seed}: {'; '.join(outcome.problems[:MOST]) or 'no problem'}", flush=True)
 
@@ -91,6 +117,13 @@ def _arguments() -> argparse.Namespace:
         help="put a fault into the code, and stop at the first history that finds it; exit 1 if none does: "
         + ", ".join(MUTATIONS),
     )
+    parser.add_argument(
+        "--minimise",
+        type=Path,
+        metavar="FILE",
+        help="leave out faults, acts and deposits while the history breaks the same rule, and write the rest",
+    )
+    parser.add_argument("--history", type=Path, metavar="FILE", help="replay what --minimise has written")
     parser.add_argument("--trace", action="store_true", help="print every request, effect and fault")
     parser.add_argument("--json", action="store_true", help="one JSON object for each history")
     return parser.parse_args()

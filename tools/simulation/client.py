@@ -23,6 +23,7 @@ from kazoo.protocol.states import Callback, EventType, KeeperState, WatchedEvent
 from kazoo.security import Id, make_digest_acl_credential
 
 from tools.simulation.ensemble import Change, CloseSession, Ensemble, Event, first_error, read
+from tools.simulation.story import answered, changed
 from tools.simulation.wire import changes_of, encoded
 from tools.simulation.world import Process, World
 from zkstate.direct import Client
@@ -100,8 +101,8 @@ class Network:
         """Session -> its client while it is connected."""
         self.slowest = DELAY
 
-        self.on_change: Callable[[tuple[Change, ...]], None] = lambda _: None
-        """Called after each request that changes the record."""
+        self.on_change: Callable[[int, tuple[Change, ...]], None] = lambda *_: None
+        """Called with the session after each of its requests that has changed the record."""
 
     def delay(self) -> float:
         return self.world.chance.random() * self.slowest
@@ -129,14 +130,20 @@ class Network:
     def regain_majority(self) -> None:
         self.ensemble.resume(self.world.now)
 
+    def close(self, session: int) -> list[tuple[int, Event]]:
+        """Have the servers end a session; the events of that, which were sent to those who watch."""
+        _, events = self.ensemble.change(session, (CloseSession(),), self.world.now)
+        self.tell(events)
+        self.on_change(session, (CloseSession(),))
+        return events
+
     def end(self, session: int) -> None:
         """The servers end the session; a client that is connected loses its connection."""
         if session not in self.ensemble.sessions:
             return
         self.world.note("zookeeper", "expired", f"{session:x}")
         client = self.clients.get(session)
-        _, events = self.ensemble.change(session, (CloseSession(),), self.world.now)
-        self.tell(events)
+        self.close(session)
         if client is not None:
             client.break_off("its session expired")
 
@@ -258,9 +265,7 @@ class SimulatedClient(Client):
         if self._live.is_set() and self._session_id in self._network.ensemble.sessions:
             session = self._session_id
             self._network.clients.pop(session, None)
-            _, events = self._network.ensemble.change(session, (CloseSession(),), self._world.now)
-            self._network.tell(events)
-            for listener, event in events:
+            for listener, event in self._network.close(session):
                 if listener == session:  # the server pushes them before it answers
                     self._tell_listeners(event)
         elif self._session_id:
@@ -346,9 +351,11 @@ class SimulatedClient(Client):
                 tree.watches.watch_below(session, request.path)
                 return None
         changes = changes_of(request)
+        self._world.explain(self.process.name, "changes", lambda: changed(changes))
         results, events = ensemble.change(session, changes, self._world.now)
         network.tell(events)
-        network.on_change(changes)
+        if first_error(results) is None:
+            network.on_change(session, changes)
         if request.type == serialization.Transaction.type:
             answers = request.deserialize(encoded(changes, results), 0)
             return serialization.Transaction.unchroot(self, answers)
@@ -373,6 +380,7 @@ class SimulatedClient(Client):
 
     def _receive(self, request: Any, number: int, answer: Any, zxid: int) -> None:
         self.last_zxid = max(self.last_zxid, zxid)
+        self._world.explain(self.process.name, "answer", lambda: answered(request, answer))
         waiting = self._flights.pop(number, None)
         watcher = getattr(request, "watcher", None)
         if watcher and not isinstance(answer, ZookeeperError):

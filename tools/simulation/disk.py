@@ -226,18 +226,18 @@ class Disk:
     def _unlink(self, path: Any, *, dir_fd: int | None = None) -> None:
         whole = self._inside(path, dir_fd)
         if whole and not os.path.isdir(whole):
-            self._remove(whole)
+            self.remove(whole)
         else:
             self._os["unlink"](path, dir_fd=dir_fd)
 
     def _remove_folder(self, path: Any, *, dir_fd: int | None = None) -> None:
         whole = self._inside(path, dir_fd)
         if whole and os.path.isdir(whole) and not os.listdir(whole):
-            self._remove(whole)
+            self.remove(whole)
         else:
             self._os["rmdir"](path, dir_fd=dir_fd)
 
-    def _remove(self, path: str) -> None:
+    def remove(self, path: str) -> None:
         to = self._new_name()
         self._os["rename"](path, f"{self._removed}/{to[1]}")
         self._note((self._place(path), to))

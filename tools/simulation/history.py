@@ -3,10 +3,12 @@
 import logging
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import structlog
 
@@ -16,6 +18,7 @@ from tools.simulation.client import Network, SimulatedClient
 from tools.simulation.disk import Disk
 from tools.simulation.ensemble import Change
 from tools.simulation.patches import patched
+from tools.simulation.script import Item, Script
 from tools.simulation.site import Site, a_place, drop_engines, replaced
 from tools.simulation.stand_ins import Broker, Sources
 from tools.simulation.world import Process, World
@@ -75,16 +78,22 @@ def folder() -> Iterator[Path]:
 
 
 class History:
-    """A seed's site, deposits and faults."""
+    """A script's site, deposits and faults."""
 
-    def __init__(self, seed: int, place: Path, faults: int, workers: int = 3) -> None:
-        self.world = World(seed)
+    def __init__(self, script: Script, place: Path, faults: int, workers: int = 3) -> None:
+        self.script = script
+        self.world = World(script.seed, script.schedule)
         self.chance = self.world.chance
+        """That of what the present fault does."""
+        self._faults_drawn = script.chance("faults")
         self.faults, self.workers = faults, workers
         self.place, self.disk = place, Disk(self.world, place)
-        self.outcome = Outcome(seed)
+        self.outcome = Outcome(script.seed)
         self.finished = False
+        self.rules = invariants.Rules()
         self._left = faults
+        self._passed = Counter[str]()
+        """Name of a process -> how many places it has passed."""
 
     def prepare(self) -> None:
         profiles = self.place / "profiles"
@@ -92,12 +101,12 @@ class History:
         for name in people.COLLECTIONS:
             (profiles / f"{name}.yaml").write_text(people.profile(name))
         world = self.world
-        self.broker, self.sources = Broker(world), Sources(world)
-        network = Network(world, world.chance.choice((1, 3)))
+        self.broker, self.sources = Broker(world, self.script), Sources(world, self.script)
+        network = Network(world, self.script.chance("servers").choice((1, 3)))
         network.on_change = self._check
         self.site = Site(world, a_place(self.place), network, self.broker, self.sources, [])
-        self.depositor = people.Depositor(world, self.sources)
-        self.operator = people.Operator(world, self.depositor)
+        self.depositor = people.Depositor(world, self.sources, self.script)
+        self.operator = people.Operator(world, self.depositor, self.script)
         self.disk.settle()
 
     def start(self) -> None:
@@ -109,6 +118,7 @@ class History:
         self._person("steward", self._finish)
         self.world.after(2.0, self._expire)
         self.world.on_place, self.world.name_of = self._at_place, place_of
+        self.world.on_effect = self._check_effect
 
     def _person(self, name: str, acts: Callable[[operations.site.Site], object]) -> None:
         def act() -> None:
@@ -127,35 +137,52 @@ class History:
     def _finish(self, site: operations.site.Site) -> None:
         self.world.park(self.world_end - self.world.now)
         self.operator.finish(site)
-        self.outcome.problems += map(str, audit(site.session))
+        self.outcome.problems += (f"audit: {finding}" for finding in audit(site.session))
         self.finished = True
 
-    def _check(self, changes: tuple[Change, ...]) -> None:
-        for problem in invariants.after_change(self.site.network.ensemble.leader, changes):
-            self.world.note("record", "rule broken", problem)
-            self.outcome.problems.append(f"{self.world.now:.3f} {problem}")
+    def _check(self, session: int, changes: tuple[Change, ...]) -> None:
+        ensemble = self.site.network.ensemble
+        self._note(self.rules.after_change(ensemble, session, changes, self.world.now))
+
+    def _check_effect(self, process: Process, name: str, paths: tuple[Any, ...]) -> None:
+        sessions = {client.session for client in self.clients_of(process)}
+        self._note(self.rules.before_effect(process, sessions, name, paths, self.world.now))
+
+    def _note(self, problems: Iterable[str]) -> None:
+        for problem in problems:
+            self.world.note("record", "broken", problem)
+            self.outcome.problems.append(f"{problem} (at {self.world.now:.3f})")
 
     def _expire(self) -> None:
         network = self.site.network
         network.expire()
         for server in range(1, len(network.ensemble.servers)):
-            if self.chance.random() < 0.5:
+            if self.world.chance.random() < 0.5:
                 network.catch_up(server)
         self.world.after(0.5, self._expire)
 
     # --- the faults
 
     def _at_place(self, process: Process, kind: str, detail: str) -> None:
-        if not self._left or not process.name.startswith("worker") or self.world.now > self.world_end:
+        place = self._passed[process.name] = self._passed[process.name] + 1
+        fault = self._fault_at(process, place)
+        if fault is None or not self.script.happens(Item(fault, place, process.name)):
             return
-        if self.chance.random() >= self.rate:
-            return
-        self._left -= 1
-        fault = self.chance.choice(tuple(FAULTS_OF_A_HISTORY))
+        self.chance = self.script.chance(process.name, place)
         self.outcome.pairs.append(f"{fault} at {place_of(kind, detail)}")
         self.outcome.faults.append(f"{self.world.now:.3f} {fault} {process.name} at {kind} {detail}")
         self.world.note(process.name, "fault", fault)
         FAULTS_OF_A_HISTORY[fault](self, process)
+
+    def _fault_at(self, process: Process, place: int) -> str | None:
+        if self.script.items is not None:
+            return self.script.fault_at(process.name, place)
+        if not self._left or not process.name.startswith("worker") or self.world.now > self.world_end:
+            return None
+        if self._faults_drawn.random() >= self.rate:
+            return None
+        self._left -= 1
+        return self._faults_drawn.choice(tuple(FAULTS_OF_A_HISTORY))
 
     def clients_of(self, process: Process) -> list[SimulatedClient]:
         return [client for client in self.site.network.clients.values() if client.process is process]
@@ -209,23 +236,28 @@ class History:
 
     # --- the run
 
-    def run(self) -> Outcome:
-        """Begin and end the history; what is wrong is in the outcome."""
+    def run(self, *, first: bool = False) -> Outcome:
+        """Begin and end the history, with `first` at the first problem; what is wrong is in the outcome."""
         world, outcome = self.world, self.outcome
         began = world.now
         self.world_end = began + LENGTH
-        self.rate = self.faults / 1500 * (0.5 + self.chance.random())
-        self.broker.lost_fraction = self.chance.choice((0.0, 0.02, 0.1))
-        self.broker.repeated_fraction = self.chance.choice((0.0, 0.05, 0.2))
-        self.sources.broken_fraction = self.chance.choice((0.0, 0.02, 0.1))
+        chance = self.script.chance("rates")
+        self.rate = self.faults / 1500 * (0.5 + chance.random())
+        self.broker.lost_fraction = chance.choice((0.0, 0.02, 0.1))
+        self.broker.repeated_fraction = chance.choice((0.0, 0.05, 0.2))
+        self.sources.broken_fraction = chance.choice((0.0, 0.02, 0.1))
         self.start()
         try:
-            if not world.run(lambda: self.finished, self.world_end + QUIET):
-                outcome.problems.append(f"not everything ended {QUIET:.0f} s after the last fault")
+            if not world.run(
+                lambda: self.finished or (first and bool(outcome.problems)), self.world_end + QUIET
+            ):
+                outcome.problems.append(f"liveness: not everything ended {QUIET:.0f} s after the last fault")
         except Exception as error:  # noqa: BLE001 - raised in a task, whose process would have ended by it
-            outcome.problems.append(f"a process ended by {error!r}")
+            outcome.problems.append(f"process: ended by {error!r}")
         tree = self.site.network.ensemble.leader
-        outcome.problems += invariants.at_end(tree, self.place, self.depositor.digests, JOBS)
+        if not (first and outcome.problems):
+            depositor = self.depositor
+            outcome.problems += invariants.at_end(tree, self.place, depositor.digests, depositor.objects)
         outcome.seconds = world.now - began
         outcome.trace = world.trace.hexdigest()
         outcome.places = sorted(world.met)
@@ -250,19 +282,19 @@ FAULTS_OF_A_HISTORY: dict[str, Callable[[History, Process], None]] = {
 }
 
 
-def replay(seed: int, faults: int = FAULTS, *, story: bool = False, mutation: str = "") -> Outcome:
-    """Run the history of a seed; `mutation`: a fault in the code, of `mutations`."""
+def replay(script: Script, faults: int = FAULTS, *, story: bool = False, first: bool = False) -> Outcome:
+    """Run a history; `first`: only until the first problem."""
     logging.disable(logging.CRITICAL)
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     with folder() as place:
-        history = History(seed, place, faults)
+        history = History(script, place, faults)
         if story:
             history.world.story = []
         with patched(history.world, history.disk):
             history.prepare()
-            with replaced(history.site), mutations.mutated(mutation):
+            with replaced(history.site), mutations.mutated(script.mutation):
                 try:
-                    outcome = history.run()
+                    outcome = history.run(first=first)
                 finally:
                     history.world.close()
         drop_engines(str(place))

@@ -1,26 +1,141 @@
 """What holds after each change of the record, and at the end: read from the tree and the files alone."""
 
 import json
-from collections.abc import Iterable, Iterator
+import re
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
 from hashlib import sha512
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from pipeline.states import JOB, Bucket, JobState
-from tools.simulation.ensemble import Change, Create, Delete, Put, Tree
+from pipeline.states import BATCH, JOB, Bucket, JobState
+from tools.simulation.ensemble import Change, Check, CloseSession, Create, Delete, Ensemble, Put, Tree
+from tools.simulation.world import Process
 
 _QUEUES = tuple(f"/jobs/states/{state.value}" for state in JobState)
 
 _BUCKET = {JobState.COMPLETED: Bucket.COMPLETED, JobState.FAILED: Bucket.FAILED}
 
 
-def after_change(tree: Tree, changes: Iterable[Change]) -> Iterator[str]:
-    """The rules that the changed jobs break now."""
-    for jid in dict.fromkeys(filter(None, map(_job_of, changes))):
-        status = tree.nodes.get(f"/jobs/{jid}/status")
+SPACE = "/space/working"
+
+GRACE = 0.1
+"""Seconds within which a process that runs has noticed that its lock is gone, and publishes nothing more."""
+
+_STATUS = re.compile(r"(/(?:jobs|batches)/\w+)/status")
+_STAGED = re.compile(r"/staging/(jid\d+)-\w+/(?!draft)")
+_ANY = -1
+"""The version of a change that compares none."""
+_ROWS = {(str(row.source), str(row.target)) for machine in (JOB, BATCH) for row in machine.every_row}
+
+
+class _Record(NamedTuple):
+    """A job or a batch, as the rules know it before a change."""
+
+    status: dict[str, Any]
+    owner: int
+    """The session that holds its lock; 0 if none does."""
+
+
+@dataclass
+class Rules:
+    """What each change has to keep; knows statuses and locks as they were before it."""
+
+    records: dict[str, _Record] = field(default_factory=dict)
+    """Path of a job or a batch -> its record."""
+    lost: dict[str, float] = field(default_factory=dict)
+    """The same path -> when its lock was last taken away from its holder."""
+
+    def after_change(
+        self, ensemble: Ensemble, session: int, changes: tuple[Change, ...], now: float
+    ) -> Iterator[str]:
+        """The rules that a change by a session has broken."""
+        tree = ensemble.leader
+        if CloseSession() in changes:
+            self.lost |= {place: now for place, known in self.records.items() if known.owner == session}
+        for change in changes:
+            if isinstance(change, Put) and (of := _STATUS.fullmatch(change.path)) and of[1] in self.records:
+                known = self.records[of[1]]
+                owner = known.owner if known.owner in ensemble.sessions else 0
+                yield from _moved(of[1], _Record(known.status, owner), change, changes, session)
+        for place in dict.fromkeys(filter(None, map(_record_of, changes))):
+            self._learn(tree, place, session, now)
+        for jid in dict.fromkeys(filter(None, map(_job_of, changes))):
+            status = tree.nodes.get(f"/jobs/{jid}/status")
+            if status is not None:
+                yield from _places(tree, jid, JobState(json.loads(status.data)["status"]))
+        if any(getattr(change, "path", "").startswith(SPACE) for change in changes):
+            yield from _reserved(tree)
+
+    def _learn(self, tree: Tree, place: str, session: int, now: float) -> None:
+        status, lock = (tree.nodes.get(f"{place}/{name}") for name in ("status", "lock"))
+        known = self.records.pop(place, None)
+        owner = 0 if lock is None else lock.owner
+        if known is not None and known.owner not in (0, owner, session):
+            self.lost[place] = now
         if status is not None:
-            yield from _places(tree, jid, JobState(json.loads(status.data)["status"]))
+            self.records[place] = _Record(json.loads(status.data), owner)
+
+    def before_effect(
+        self, process: Process, sessions: Collection[int], name: str, paths: Sequence[Any], now: float
+    ) -> Iterator[str]:
+        """A process publishes a version while it holds its job's lock, but for the last moment."""
+        staged = _STAGED.search(str(paths[0])) if name == "rename" else None
+        if staged is None or "/extensions/" in str(paths[1]):
+            return
+        place = f"/jobs/{staged[1]}"
+        known = self.records.get(place)
+        since = max(self.lost.get(place, 0.0), process.frozen_until)
+        if (known is None or known.owner not in sessions) and now - since > GRACE:
+            yield f"owner: {process.name} publishes the version of {staged[1]}, whose lock it does not hold"
+
+
+def _record_of(change: Change) -> str:
+    place, _, name = getattr(change, "path", "").rpartition("/")
+    return place if name in ("status", "lock") and place.count("/") == 2 else ""
+
+
+def _moved(place: str, before: _Record, put: Put, changes: Sequence[Change], session: int) -> Iterator[str]:
+    """A status changes under its version, and under the lock of who changes it, or while nobody has it.
+
+    An epoch has one dispatch, and an attempt is counted when it begins.
+    """
+    who, was, now = place.rpartition("/")[2], before.status, json.loads(put.data)
+    machine = JOB if place.startswith("/jobs/") else BATCH
+    on_lock = {type(change) for change in changes if getattr(change, "path", "") == f"{place}/lock"}
+    begins = Create in on_lock and Delete not in on_lock
+    moves = now["status"] != was["status"]
+    raised, counted = (now.get(name, 0) - was.get(name, 0) for name in ("epoch", "attempt"))
+    if put.version == _ANY:
+        yield f"fence: {who} changes whatever its version is"
+    if moves and (was["status"], now["status"]) not in _ROWS:
+        yield f"table: {who} moves from {was['status']} to {now['status']}"
+    if before.owner not in (0, session) and Delete not in on_lock:
+        yield f"owner: {who} changes while another session has its lock"
+    if raised and not on_lock and before.owner != session:
+        yield f"lock: {who} changes, and nothing was asked of its lock"
+    handed = now.get("handed_back") and not was.get("handed_back")
+    if not 0 <= raised <= 1 or (not raised and (moves or handed or _dispatched(was, now))):
+        yield f"epoch: {who} goes from epoch {was['epoch']} to {now['epoch']}"
+    passed_on = machine is JOB and moves and (begins or Check in on_lock)
+    if counted != (begins and was["status"] != JobState.FAILED) + passed_on:
+        yield f"attempt: {who} counts {counted} more attempts"
+    if counted and was["status"] not in machine.working():
+        yield f"attempt: {who} is begun although it is {was['status']}"
+
+
+def _dispatched(was: dict[str, Any], now: dict[str, Any]) -> bool:
+    return bool(was.get("dispatched_at") != now.get("dispatched_at"))
+
+
+def _reserved(tree: Tree) -> Iterator[str]:
+    """The node of all reservations has their sum."""
+    counted = int(tree.nodes[SPACE].data or 0)
+    total = sum(int(tree.nodes[f"{SPACE}/{name}"].data) for name in tree.nodes[SPACE].children)
+    if counted != total:
+        yield f"space: {counted} bytes are counted, and {total} are reserved"
 
 
 def _job_of(change: Change) -> str:
@@ -47,7 +162,7 @@ def _places(tree: Tree, jid: str, state: JobState) -> Iterator[str]:
         if entry.endswith(f"-{jid}")
     ]
     if queued != ([] if state is JobState.COMPLETED else [state.value]):
-        yield f"{jid} is {state}, and queued in {queued}"
+        yield f"queue: {jid} is {state}, and queued in {queued}"
     configuration = tree.nodes.get(f"/jobs/{jid}/configuration")
     bid = json.loads(configuration.data).get("batch_id", "") if configuration else ""
     buckets = [
@@ -56,7 +171,7 @@ def _places(tree: Tree, jid: str, state: JobState) -> Iterator[str]:
         if (node := tree.nodes.get(f"/batches/{bid}/states/{bucket.value}")) and jid in node.children
     ]
     if bid and buckets != [_BUCKET.get(state, Bucket.PROCESSING)]:
-        yield f"{jid} is {state}, and its batch has it in {buckets}"
+        yield f"batch: {jid} is {state}, and its batch has it in {buckets}"
 
 
 def rows_of(tree: Tree) -> set[str]:
@@ -88,16 +203,13 @@ def at_end(tree: Tree, home: Path, digests: dict[str, str], objects: int) -> Ite
 
     Stored files must have the bytes whose digests their objects declare.
     """
-    states = {
-        path.split("/")[2]: json.loads(node.data)
-        for path, node in tree.nodes.items()
-        if path.startswith("/jobs/jid") and path.endswith("/status")
-    }
+    states = _of_jobs(tree, "status")
     if len(states) != objects:
-        yield f"{objects} objects were deposited, and the record has {len(states)} jobs"
+        yield f"jobs: {objects} objects were deposited, and the record has {len(states)} jobs"
     for jid, status in states.items():
         if status["status"] != JobState.COMPLETED:
-            yield f"{jid} is {status['status']}: {status['message']}"
+            yield f"ended: {jid} is {status['status']}: {status['message']}"
+    yield from _named(_of_jobs(tree, "identifiers"))
     folders = {
         folder: json.loads((folder / "inventory.json").read_bytes())
         for folder in (path.parent for path in home.rglob("0=ocfl_object_*"))
@@ -107,14 +219,14 @@ def at_end(tree: Tree, home: Path, digests: dict[str, str], objects: int) -> Ite
     inventories = list(folders.values())
     versions = sum(len(inventory["versions"]) for inventory in inventories)
     if versions != objects:
-        yield f"{objects} objects were deposited, and storage has {versions} versions"
+        yield f"versions: {objects} objects were deposited, and storage has {versions} versions"
     for digest, name in digests.items():
         holders = [inventory["id"] for inventory in inventories if digest in inventory["manifest"]]
         if len(holders) != 1:
-            yield f"{name} is stored in {len(holders)} objects: {holders}"
+            yield f"objects: {name} is stored in {len(holders)} objects: {holders}"
     for path in tree.nodes:
         if path.startswith("/space/working/"):
-            yield f"{path} is left, although nothing needs space"
+            yield f"space: {path} is left, although nothing needs space"
 
 
 def _damaged(objects: dict[Path, Any]) -> Iterator[str]:
@@ -123,4 +235,24 @@ def _damaged(objects: dict[Path, Any]) -> Iterator[str]:
         for digest, paths in inventory["manifest"].items():
             for path in (folder / name for name in paths):
                 if not path.is_file() or sha512(path.read_bytes()).hexdigest() != digest:
-                    yield f"{path} does not have the bytes that {inventory['id']} declares"
+                    yield f"damaged: {path} does not have the bytes that {inventory['id']} declares"
+
+
+def _of_jobs(tree: Tree, name: str) -> dict[str, Any]:
+    """JID -> the node of that name."""
+    ending = f"/{name}"
+    return {
+        path.split("/")[2]: json.loads(node.data)
+        for path, node in tree.nodes.items()
+        if path.startswith("/jobs/jid") and path.endswith(ending)
+    }
+
+
+def _named(identifiers: dict[str, Any]) -> Iterator[str]:
+    """An ARK names one object, and a local id has one ARK; each job of a history has one local id."""
+    pairs = {(one["primary_id"], name) for one in identifiers.values() for name in one["local_id"]}
+    for position, what in enumerate(("ark", "local id")):
+        times = Counter(pair[position] for pair in pairs)
+        yield from (
+            f"ark: the {what} {name} is given {times[name]} times" for name in times if times[name] > 1
+        )

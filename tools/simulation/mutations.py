@@ -4,11 +4,15 @@ Each takes one protection away, as a careless change would.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
+from copy import copy
 from dataclasses import replace
 from typing import Any
 
-from pipeline.storage.ocfl import reading, writer
+from kazoo.exceptions import NoNodeError
+
+from pipeline.attempt import UNATTENDED
+from pipeline.storage.ocfl import disk, reading, writer
 from tasks import run
 from tools.simulation import replacing
 from zkstate.care import deployment
@@ -16,6 +20,7 @@ from zkstate.connection import locks, transaction
 from zkstate.connection.locks import AttemptGuard
 from zkstate.connection.transaction import Create, Delete, Put, Role
 from zkstate.queue import recovery
+from zkstate.queue.job_record import ZooKeeperJobRecord
 from zkstate.record import jobs, record, space
 
 
@@ -29,15 +34,41 @@ def _no_fence(put: replacing.Put) -> None:
     put(transaction, "_encoded", encoded)
 
 
-def _lock_not_required(put: replacing.Put) -> None:
+def _lock_released_before(put: replacing.Put) -> None:
     real = record.lock_operations
 
     def lock_operations(session: Any, of: Any, lock: Any, *more: Any) -> tuple[Any, ...]:
-        operations = real(session, of, lock, *more)
-        mine = [one for one in operations if isinstance(one, Delete) and len(operations) == 1]
-        return () if mine and session.exists(mine[0].path) is None else operations
+        if lock is not record.Lock.MINE:
+            return real(session, of, lock, *more)
+        with suppress(NoNodeError):
+            session.ask(session.zk.delete_async, record.lock_path(of))
+        return ()
 
     put(record, "lock_operations", lock_operations)
+
+
+def _lock_unchecked(kept: record.Lock) -> Callable[[replacing.Put], None]:
+    """Moves after which the attempt continues do not require its lock."""
+
+    def mutate(put: replacing.Put) -> None:
+        real = record.lock_operations
+
+        def lock_operations(session: Any, of: Any, lock: Any, *more: Any) -> tuple[Any, ...]:
+            return () if lock is kept else real(session, of, lock, *more)
+
+        put(record, "lock_operations", lock_operations)
+
+    return mutate
+
+
+def _counted_twice(put: replacing.Put) -> None:
+    real = record.acquire
+
+    def acquire(session: Any, of: Any, *more: Any) -> Any:
+        status = of.status.model_copy(update={"attempt": of.status.attempt + 1})
+        return real(session, of.model_copy(update={"status": status}), *more)
+
+    put(run, "acquire", acquire)
 
 
 def _lock_taken_from_others(put: replacing.Put) -> None:
@@ -81,8 +112,23 @@ def _guard_asleep(put: replacing.Put) -> None:
     put(AttemptGuard, "check", lambda _: None)
 
 
+def _guard_before_fence(put: replacing.Put) -> None:
+    """The session may end while the leader is asked."""
+    real = ZooKeeperJobRecord.fence
+
+    def fence(own: Any, job: Any) -> None:
+        own._attempt.check()
+        asleep = copy(own)
+        asleep._attempt = UNATTENDED
+        real(asleep, job)
+
+    put(ZooKeeperJobRecord, "fence", fence)
+
+
 def _object_unlocked(put: replacing.Put) -> None:
+    """Either lock is enough while every host has one storage: so both go."""
     put(locks, "exclusive", lambda *_, **__: nullcontext())
+    put(disk, "locked", lambda *_, **__: nullcontext())
 
 
 def _version_stored_again(put: replacing.Put) -> None:
@@ -108,7 +154,10 @@ def _id_overwritten(put: replacing.Put) -> None:
 
 MUTATIONS: dict[str, Callable[[replacing.Put], None]] = {
     "no-fence": _no_fence,
-    "lock-not-required": _lock_not_required,
+    "lock-released-before": _lock_released_before,
+    "lock-not-carried": _lock_unchecked(record.Lock.CARRY),
+    "lock-not-kept": _lock_unchecked(record.Lock.KEEP),
+    "counted-twice": _counted_twice,
     "lock-taken-from-others": _lock_taken_from_others,
     "busy-record-dispatched": _busy_record_dispatched,
     "epoch-kept": _epoch_kept,
@@ -117,6 +166,7 @@ MUTATIONS: dict[str, Callable[[replacing.Put], None]] = {
     "bucket-skipped": _bucket_skipped,
     "reservation-left": _reservation_left,
     "guard-asleep": _guard_asleep,
+    "guard-before-fence": _guard_before_fence,
     "object-unlocked": _object_unlocked,
     "version-stored-again": _version_stored_again,
     "lost-job-left": _lost_job_left,

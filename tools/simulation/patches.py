@@ -223,6 +223,8 @@ def _with_places(kind: str, real: Callable[..., Any]) -> Callable[..., Any]:
         own = world()
         what = f"{kind} {_shown(arguments)}"
         own.pass_place("file", f"before {what}")
+        if own.current is not None:
+            own.on_effect(own.current.process, kind, arguments)
         result = real(*arguments, **options)
         own.pass_place("file", f"after {what}")
         return result

@@ -4,6 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import sha512
+from itertools import count
+from random import Random
 
 import operations.site
 from operations.deposits import submission
@@ -12,6 +14,7 @@ from pipeline.errors import ArklineError
 from pipeline.principal import Interface, Principal, Role
 from pipeline.records import SubmissionType
 from pipeline.states import BatchState, Event, JobState
+from tools.simulation.script import ACT, DEPOSIT, Item, Script
 from tools.simulation.stand_ins import Sources
 from tools.simulation.world import World
 from zkstate.queue import queue
@@ -44,29 +47,37 @@ class Depositor:
 
     world: World
     sources: Sources
+    script: Script
     digests: dict[str, str] = field(default_factory=dict)
     """sha512 of each deposited file -> its name."""
     bids: list[str] = field(default_factory=list)
+    objects: int = 0
+    """How many were deposited."""
     done: bool = False
 
     def deposit(self, site: operations.site.Site, objects: int, length: float) -> None:
         """Deposit that many objects; a refusal by a fault is tried again, as people do."""
         world = self.world
-        left = objects
+        left, number = objects, 0
         while left:
-            world.park(world.chance.random() * length / 6)
-            collection = world.chance.choice(sorted(COLLECTIONS))
+            chance = self.script.chance(DEPOSIT, number)
+            world.park(chance.random() * length / 6)
+            collection = chance.choice(sorted(COLLECTIONS))
             most = LETTERS if collection == UPDATED else 10
-            size = min(left, world.chance.randint(1, most))
-            self.bids.append(self._submit(site, collection, size))
+            size = min(left, chance.randint(1, most))
+            if self.script.happens(Item(DEPOSIT, number)):
+                self.bids.append(self._submit(site, collection, size, number, chance))
+                self.objects += size
             left -= size
+            number += 1
         self.done = True
 
-    def _submit(self, site: operations.site.Site, collection: str, size: int) -> str:
-        number = len(self.bids)
+    def _submit(
+        self, site: operations.site.Site, collection: str, size: int, number: int, chance: Random
+    ) -> str:
         names = [f"d{number}-{one}.txt" for one in range(size)]
-        urls = [self._put(name) for name in names]
-        letters = self.world.chance.sample(range(LETTERS), min(size, LETTERS))
+        urls = [self._put(name, chance) for name in names]
+        letters = chance.sample(range(LETTERS), min(size, LETTERS))
         local_ids = [
             f"letter-{letters[one]}" if collection == UPDATED else f"object-{number}-{one}"
             for one in range(size)
@@ -89,8 +100,8 @@ class Depositor:
                 self.world.note("depositor", "tries again", str(error))
                 self.world.park(3.0)
 
-    def _put(self, name: str) -> str:
-        body = name.encode() * self.world.chance.randint(1, 2000)
+    def _put(self, name: str, chance: Random) -> str:
+        body = name.encode() * chance.randint(1, 2000)
         self.digests[sha512(body).hexdigest()] = name
         return self.sources.put(name, body)
 
@@ -101,15 +112,21 @@ class Operator:
 
     world: World
     depositor: Depositor
+    script: Script
     acts: list[str] = field(default_factory=list)
+    chance: Random = field(default_factory=Random)
+    """That of the present act."""
 
     def disturb(self, site: operations.site.Site, until: float) -> None:
         """Pauses, holds, failures and resumptions, each at a time of its own."""
-        world = self.world
-        while world.now < until:
-            world.park(world.chance.random() * 6)
-            chosen = world.chance.choice(sorted(_ACTS))
-            self._try(chosen, partial(_ACTS[chosen], self, site))
+        for number in count():
+            self.chance = self.script.chance(ACT, number)
+            self.world.park(self.chance.random() * 6)
+            if self.world.now >= until:
+                break
+            chosen = self.chance.choice(sorted(_ACTS))
+            if self.script.happens(Item(ACT, number)):
+                self._try(chosen, partial(_ACTS[chosen], self, site))
 
     def finish(self, site: operations.site.Site) -> None:
         """Until every batch is complete: end pauses and holds, approve, and resume what failed."""
@@ -156,17 +173,17 @@ class Operator:
 
     def pause(self, site: operations.site.Site) -> None:
         holds.pause(site, OPERATOR, reason="a history")
-        self.world.park(self.world.chance.random() * 8)
+        self.world.park(self.chance.random() * 8)
         self._try("unpause", partial(holds.unpause, site, OPERATOR))
 
     def hold(self, site: operations.site.Site) -> None:
-        collection = self.world.chance.choice(sorted(COLLECTIONS))
+        collection = self.chance.choice(sorted(COLLECTIONS))
         holds.hold_collection(site, OPERATOR, collection, reason="a history")
-        self.world.park(self.world.chance.random() * 8)
+        self.world.park(self.chance.random() * 8)
         self._try("release", partial(holds.release_collection, site, OPERATOR, collection))
 
     def fail_one(self, site: operations.site.Site) -> None:
-        state = self.world.chance.choice((JobState.DOWNLOADING, JobState.PROCESSING, JobState.PENDING))
+        state = self.chance.choice((JobState.DOWNLOADING, JobState.PROCESSING, JobState.PENDING))
         for jid in self._queued(site, state)[:1]:
             self._act(site, jid, Event.FAIL)
 

@@ -17,7 +17,11 @@ from pipeline.decoding.decoder import Request
 from pipeline.http.transfer import ConnectionFault, Headers, Response
 from pipeline.settings import Settings
 from tasks.broker import Queued
+from tools.simulation.script import BROKEN, LOST, REPEATED, Script
 from tools.simulation.world import World
+
+LATE = 20.0
+"""Most seconds after which a message comes a second time, as from a worker that did not confirm it."""
 
 
 @dataclass(order=True)
@@ -33,8 +37,8 @@ class Message:
 class Broker:
     """The messages that wait for a worker, and what scripts keep in Redis. May lose, repeat and forget."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
+    def __init__(self, world: World, script: Script) -> None:
+        self._world, self._script = world, script
         self._messages: list[Message] = []
         self._numbers = 0
         self.answers = True
@@ -52,18 +56,18 @@ class Broker:
         world.pass_place("broker", f"send {task} {_short(arguments)}")
         if not self.answers:
             raise OperationalError("Redis does not answer")
-        copies = 1
-        if world.chance.random() < self.lost_fraction:
+        longest = [0.005]
+        if self._script.strikes(LOST, self.lost_fraction):
             world.note("broker", "lost", f"{task} {_short(arguments)}")
-            copies = 0
-        elif world.chance.random() < self.repeated_fraction:
+            longest = []
+        elif self._script.strikes(REPEATED, self.repeated_fraction):
             world.note("broker", "repeated", f"{task} {_short(arguments)}")
-            copies = 2
+            longest.append(LATE)
         until = float("inf") if expires is None else world.now + expires
-        for _ in range(copies):
+        for seconds in longest:
             self._numbers += 1
             message = Message(priority, self._numbers, task, arguments, until)
-            world.after(world.chance.random() * 0.005, partial(self._arrive, message))
+            world.after(world.chance.random() * seconds, partial(self._arrive, message))
 
     def _arrive(self, message: Message) -> None:
         heapq.heappush(self._messages, message)
@@ -185,8 +189,8 @@ class Decoder:
 class Sources:
     """The content that depositors offer, and the faults of its hosts. Stands for a ContentSession."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
+    def __init__(self, world: World, script: Script) -> None:
+        self._world, self._script = world, script
         self.content: dict[str, bytes] = {}
         self.broken_fraction = 0.0
 
@@ -207,12 +211,13 @@ class Sources:
         world.pass_place("source", f"GET {url}")
         check()
         world.park(world.chance.random() * 0.05)
-        if world.chance.random() < self.broken_fraction:
+        if self._script.strikes(BROKEN, self.broken_fraction):
             raise ConnectionFault("the connection was closed before the answer")
         body_of_source = self.content.get(url)
         if body_of_source is None:
             return Response(404, Headers([("Content-Length", "0")]), url)
-        return _Answer(world, url, body_of_source, check, breaks=world.chance.random() < self.broken_fraction)
+        breaks = self._script.strikes(BROKEN, self.broken_fraction)
+        return _Answer(world, url, body_of_source, check, breaks=breaks)
 
     def close(self) -> None:
         """No connection is kept."""

@@ -63,9 +63,9 @@ class Task:
 class World:
     """One history's processes, timers and choices."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, schedule: int = 0) -> None:
         self.seed = seed
-        self.chance = random.Random(f"history {seed}")
+        self.chance = random.Random(f"history {seed} {schedule}")
         self.now = BEGINNING
         self.processes: list[Process] = []
         self.trace = hashlib.sha256()
@@ -77,6 +77,8 @@ class World:
         """The kind of a place."""
         self.on_place: Callable[[Process, str, str], None] = lambda *_: None
         """Called at each place; may kill or freeze the process."""
+        self.on_effect: Callable[[Process, str, tuple[Any, ...]], None] = lambda *_: None
+        """Called before each effect on files, with the name of the function of `os` and its arguments."""
         self._hub = getcurrent()
         self._tasks: list[Task] = []
         self._ready: list[Task] = []
@@ -177,6 +179,11 @@ class World:
         self._hub.switch()
         if self._over:
             raise GreenletExit
+
+    def explain(self, who: str, kind: str, detail: Callable[[], str]) -> None:
+        """A line of the story that is not in the trace, because it takes time to make."""
+        if self.story is not None:
+            self.story.append(f"{self.now:.6f} {who} {kind} {detail()}")
 
     def note(self, who: str, kind: str, detail: str) -> None:
         line = f"{self.now:.6f} {who} {kind} {detail}"

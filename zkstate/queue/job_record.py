@@ -120,6 +120,6 @@ class ZooKeeperJobRecord:
 
     def fence(self, job: Job) -> None:
         """Raise AttemptOver unless this attempt still owns the job, according to ZooKeeper's leader."""
-        self._attempt.check()
         if self._session.get_synced(paths.job_status(job.jid))[1].version != job.version:
             raise AttemptOver(f"another attempt has taken over {job.jid}")
+        self._attempt.check()  # the session may have ended while the leader was asked

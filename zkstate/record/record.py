@@ -238,9 +238,7 @@ def lock_operations(
     path = lock_path(record)
     delete = Delete(path, role=Role.LOCK)
     match lock:
-        case Lock.KEEP:
-            return ()
-        case Lock.CARRY:
+        case Lock.KEEP | Lock.CARRY:
             return (Check(path, _ANY, Role.LOCK),)
         case Lock.TAKE if taken is not None:
             return take_lock(record, taken, by)
