@@ -145,10 +145,11 @@ def sync(path: Path) -> None:
 
 
 def make_synced(folder: Path) -> None:
-    """Make the folder and its missing parents, each of which is then durable."""
+    """Make the folder and its missing parents, each of which is then durable, even if who made it died."""
     if not folder.is_dir():
         make_synced(folder.parent)
         folder.mkdir(exist_ok=True)
+    if os.access(folder.parent, os.R_OK | os.W_OK):  # otherwise nobody of ours has made the folder
         sync(folder.parent)
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.file_system import make_synced
 from pipeline.working_storage import mount
 from tests.support.ocfl_fixture import OcflFixture, assert_valid
 from tools.simulation.disk import Disk
@@ -55,3 +56,18 @@ def test_the_mark_of_working_storage_survives(home: Path, disk: Disk) -> None:
     disk.cut_power()
 
     assert mount.is_marked(home / "data" / "working")
+
+
+@pytest.mark.parametrize("left", ["data", "data/extensions"])
+def test_a_root_survives_although_who_made_a_folder_of_it_died_before_the_sync(
+    home: Path, disk: Disk, left: str
+) -> None:
+    make_synced((home / left).parent)
+    (home / left).mkdir()
+    depot = OcflFixture(home / "data")
+    depot.store("jid1", {"producer/a.txt": "a"})
+
+    disk.cut_power()
+
+    assert depot.jobs() == ["jid1"]
+    assert_valid(depot)

@@ -261,6 +261,18 @@ class Tree:
         parent.children_changed = max(parent.children_changed, transaction.zxid)
         events += [((DELETED_EVENT, path), access), ((CHILD_EVENT, folder), parent.access)]
 
+    def take_out(self, path: str) -> Node:
+        """Remove an ephemeral node without a transaction."""
+        node = self.nodes.pop(path)
+        del self.nodes[_parent(path)].children[path.rpartition("/")[2]]
+        self.ephemerals.get(node.owner, {}).pop(path, None)
+        return node
+
+    def put_back(self, path: str, node: Node) -> None:
+        self.nodes[path] = node
+        self.nodes[_parent(path)].children[path.rpartition("/")[2]] = None
+        self.ephemerals.setdefault(node.owner, {})[path] = None
+
     def _roll_back(self, undo: list[tuple[str, Node | None]]) -> None:
         for path, before in reversed(undo):
             if before is None:

@@ -190,6 +190,37 @@ class History:
     def kill(self, process: Process) -> None:
         self.world.kill(process, "fault")
 
+    def lose_content(self, process: Process) -> None:
+        """Working storage loses what it has of the jobs that the process works on."""
+        sessions = {client.session for client in self.clients_of(process)}
+        for place, known in self.rules.records.items():
+            if known.owner in sessions:
+                for folder in (self.place / "working").glob(f"*{place[len('/jobs') :]}"):
+                    self.disk.remove(str(folder))
+
+    def kill_with_content(self, process: Process) -> None:
+        self.lose_content(process)
+        self.kill(process)
+
+    def take_lock_away(self, _: Process) -> None:
+        """A lock of scheduled work is missing for a while, as if an older record answered meanwhile."""
+        ensemble = self.site.network.ensemble
+        for server in range(1, len(ensemble.servers)):
+            self.site.network.catch_up(server)
+        path = next((one for one in ensemble.leader.nodes if one.startswith("/locks/single-flight/")), None)
+        if path is None:
+            return
+        self.world.note("zookeeper", "lost", path)
+        owner = ensemble.leader.nodes[path].owner
+        nodes = [tree.take_out(path) for tree in ensemble.servers]
+
+        def put_back() -> None:
+            if owner in ensemble.sessions and not any(path in tree.nodes for tree in ensemble.servers):
+                for tree, node in zip(ensemble.servers, nodes, strict=True):
+                    tree.put_back(path, node)
+
+        self.world.after(0.5 + self.chance.random() * 3, put_back)
+
     def break_off(self, process: Process) -> None:
         for client in self.clients_of(process):
             client.break_off("fault")
@@ -246,6 +277,7 @@ class History:
         self.broker.lost_fraction = chance.choice((0.0, 0.02, 0.1))
         self.broker.repeated_fraction = chance.choice((0.0, 0.05, 0.2))
         self.sources.broken_fraction = chance.choice((0.0, 0.02, 0.1))
+        self.sources.changed_fraction = chance.choice((0.0, 0.0, 0.5))
         self.start()
         try:
             if not world.run(
@@ -257,7 +289,7 @@ class History:
         tree = self.site.network.ensemble.leader
         if not (first and outcome.problems):
             depositor = self.depositor
-            outcome.problems += invariants.at_end(tree, self.place, depositor.digests, depositor.objects)
+            outcome.problems += invariants.at_end(tree, self.place, self.sources.digests, depositor.objects)
         outcome.seconds = world.now - began
         outcome.trace = world.trace.hexdigest()
         outcome.places = sorted(world.met)
@@ -269,6 +301,9 @@ class History:
 
 FAULTS_OF_A_HISTORY: dict[str, Callable[[History, Process], None]] = {
     "process killed": History.kill,
+    "process killed with the content of its job": History.kill_with_content,
+    "content lost": History.lose_content,
+    "lock away": History.take_lock_away,
     "connection broken": History.break_off,
     "connection silent": History.fall_silent,
     "servers without a majority": History.lose_majority,

@@ -119,6 +119,8 @@ def _moved(place: str, before: _Record, put: Put, changes: Sequence[Change], ses
     handed = now.get("handed_back") and not was.get("handed_back")
     if not 0 <= raised <= 1 or (not raised and (moves or handed or _dispatched(was, now))):
         yield f"epoch: {who} goes from epoch {was['epoch']} to {now['epoch']}"
+    if before.owner == session and now["status"] == JobState.FAILED and now.get("kind") == "system":
+        yield f"failed: {who} fails by itself: {now['message']}"
     passed_on = machine is JOB and moves and (begins or Check in on_lock)
     if counted != (begins and was["status"] != JobState.FAILED) + passed_on:
         yield f"attempt: {who} counts {counted} more attempts"
@@ -201,7 +203,8 @@ ALL_ROWS = {f"{row.source} {row.event} {row.target}" for row in JOB.table}
 def at_end(tree: Tree, home: Path, digests: dict[str, str], objects: int) -> Iterator[str]:
     """Each deposited file must be in one object of the storage root, and each job have one version there.
 
-    Stored files must have the bytes whose digests their objects declare.
+    `digests`: sha512 of each content that a file has had -> its name. Stored files must have the bytes whose
+    digests their objects declare.
     """
     states = _of_jobs(tree, "status")
     if len(states) != objects:
@@ -220,13 +223,20 @@ def at_end(tree: Tree, home: Path, digests: dict[str, str], objects: int) -> Ite
     versions = sum(len(inventory["versions"]) for inventory in inventories)
     if versions != objects:
         yield f"versions: {objects} objects were deposited, and storage has {versions} versions"
-    for digest, name in digests.items():
-        holders = [inventory["id"] for inventory in inventories if digest in inventory["manifest"]]
-        if len(holders) != 1:
-            yield f"objects: {name} is stored in {len(holders)} objects: {holders}"
+    yield from _stored_elsewhere(inventories, digests)
     for path in tree.nodes:
         if path.startswith("/space/working/"):
             yield f"space: {path} is left, although nothing needs space"
+
+
+def _stored_elsewhere(inventories: Sequence[Any], digests: dict[str, str]) -> Iterator[str]:
+    holders_of: dict[str, list[str]] = {name: [] for name in digests.values()}
+    for inventory in inventories:
+        for digest in sorted(digests.keys() & inventory["manifest"].keys()):
+            holders_of[digests[digest]].append(inventory["id"])
+    for name, holders in holders_of.items():
+        if len(holders) != 1:
+            yield f"objects: {name} is stored in {len(holders)} objects: {holders}"
 
 
 def _damaged(objects: dict[Path, Any]) -> Iterator[str]:

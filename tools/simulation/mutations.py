@@ -12,6 +12,7 @@ from typing import Any
 from kazoo.exceptions import NoNodeError
 
 from pipeline.attempt import UNATTENDED
+from pipeline.steps import earlier_version, process
 from pipeline.storage.ocfl import disk, reading, writer
 from tasks import run
 from tools.simulation import replacing
@@ -19,6 +20,7 @@ from zkstate.care import deployment
 from zkstate.connection import locks, transaction
 from zkstate.connection.locks import AttemptGuard
 from zkstate.connection.transaction import Create, Delete, Put, Role
+from zkstate.errors import Unreachable
 from zkstate.queue import recovery
 from zkstate.queue.job_record import ZooKeeperJobRecord
 from zkstate.record import jobs, record, space
@@ -152,6 +154,36 @@ def _id_overwritten(put: replacing.Put) -> None:
     put(writer, "add", writer.replace)
 
 
+def _judged_by_content(put: replacing.Put) -> None:
+    """Seed 90317 of chaos: a stored version is compared with what was downloaded afterwards."""
+    put(earlier_version, "find", lambda *_: None)
+    put(earlier_version, "look", lambda *_: None)
+    put(earlier_version, "is_of", lambda *_: False)
+
+
+def _gone_while_stored(put: replacing.Put) -> None:
+    """Seed 721 of chaos: content that goes while it is stored fails the job."""
+
+    def process_content(job: Any, context: Any) -> Any:
+        submitted = process._read_content(job, context)
+        identity = process.identify(job, context.profile, context, submitted.local_id)
+        job = job.model_copy(update={"identifiers": identity.identifiers})
+        return process._store_once(job, context, submitted, identity)
+
+    put(process, "_process", process_content)
+
+
+def _vanished_lock_kept(put: replacing.Put) -> None:
+    """The cause that was given for seed 437 of chaos: the session stays although its lock vanished."""
+    real = locks.drop
+
+    def drop(*given: Any) -> None:
+        with suppress(Unreachable):
+            real(*given)
+
+    put(locks, "drop", drop)
+
+
 MUTATIONS: dict[str, Callable[[replacing.Put], None]] = {
     "no-fence": _no_fence,
     "lock-released-before": _lock_released_before,
@@ -171,6 +203,9 @@ MUTATIONS: dict[str, Callable[[replacing.Put], None]] = {
     "version-stored-again": _version_stored_again,
     "lost-job-left": _lost_job_left,
     "id-overwritten": _id_overwritten,
+    "judged-by-content": _judged_by_content,
+    "gone-while-stored": _gone_while_stored,
+    "vanished-lock-kept": _vanished_lock_kept,
 }
 
 

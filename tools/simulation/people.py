@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from hashlib import sha512
 from itertools import count
 from random import Random
 
@@ -48,8 +47,6 @@ class Depositor:
     world: World
     sources: Sources
     script: Script
-    digests: dict[str, str] = field(default_factory=dict)
-    """sha512 of each deposited file -> its name."""
     bids: list[str] = field(default_factory=list)
     objects: int = 0
     """How many were deposited."""
@@ -101,9 +98,7 @@ class Depositor:
                 self.world.park(3.0)
 
     def _put(self, name: str, chance: Random) -> str:
-        body = name.encode() * chance.randint(1, 2000)
-        self.digests[sha512(body).hexdigest()] = name
-        return self.sources.put(name, body)
+        return self.sources.put_file(name, name.encode() * chance.randint(1, 2000))
 
 
 @dataclass

@@ -11,7 +11,8 @@ from random import Random
 from typing import NamedTuple
 
 ACT, DEPOSIT = "act", "deposit"
-LOST, REPEATED, BROKEN = "message lost", "message repeated", "source broken"
+LOST, REPEATED = "message lost", "message repeated"
+BROKEN, CHANGED = "source broken", "source changed"
 
 
 class Item(NamedTuple):

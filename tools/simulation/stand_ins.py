@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from hashlib import sha512
 from typing import Any
 
 import redis
@@ -17,7 +18,7 @@ from pipeline.decoding.decoder import Request
 from pipeline.http.transfer import ConnectionFault, Headers, Response
 from pipeline.settings import Settings
 from tasks.broker import Queued
-from tools.simulation.script import BROKEN, LOST, REPEATED, Script
+from tools.simulation.script import BROKEN, CHANGED, LOST, REPEATED, Script
 from tools.simulation.world import World
 
 LATE = 20.0
@@ -192,7 +193,13 @@ class Sources:
     def __init__(self, world: World, script: Script) -> None:
         self._world, self._script = world, script
         self.content: dict[str, bytes] = {}
-        self.broken_fraction = 0.0
+        self.digests: dict[str, str] = {}
+        """sha512 of each content that a file has had -> its name."""
+        self.broken_fraction = self.changed_fraction = 0.0
+
+    def put_file(self, name: str, body: bytes) -> str:
+        self.digests[sha512(body).hexdigest()] = name
+        return self.put(name, body)
 
     def put(self, name: str, body: bytes) -> str:
         url = f"http://source.example/{name}"
@@ -216,6 +223,10 @@ class Sources:
         body_of_source = self.content.get(url)
         if body_of_source is None:
             return Response(404, Headers([("Content-Length", "0")]), url)
+        name = url.rpartition("/")[2]
+        if name in self.digests.values() and self._script.strikes(CHANGED, self.changed_fraction):
+            world.note("source", "changed", name)
+            self.put_file(name, body_of_source + b" changed")  # for the next request
         breaks = self._script.strikes(BROKEN, self.broken_fraction)
         return _Answer(world, url, body_of_source, check, breaks=breaks)
 
