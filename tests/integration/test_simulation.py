@@ -58,7 +58,7 @@ def test_after_faults_each_object_is_stored_once_and_everything_ends() -> None:
     assert sum(len(one["faults"]) for one in histories) > 5 * len(histories)
 
 
-@pytest.mark.parametrize(("mutation", "rule"), [("epoch-kept", "epoch"), ("reservation-left", "space")])
+@pytest.mark.parametrize(("mutation", "rule"), [("epoch-kept", "epoch"), ("reservation-left", "audit")])
 def test_a_protection_that_is_taken_away_is_missed(mutation: str, rule: str) -> None:
     (history,) = simulated("--seed", "1", "--mutation", mutation)
 
