@@ -49,14 +49,14 @@ def _lock_released_before(put: replacing.Put) -> None:
     put(record, "lock_operations", lock_operations)
 
 
-def _lock_unchecked(kept: record.Lock) -> Callable[[replacing.Put], None]:
+def _lock_unchecked(of_move: record.Lock) -> Callable[[replacing.Put], None]:
     """Moves after which the attempt continues do not require its lock."""
 
     def mutate(put: replacing.Put) -> None:
         real = record.lock_operations
 
         def lock_operations(session: Any, of: Any, lock: Any, *more: Any) -> tuple[Any, ...]:
-            return () if lock is kept else real(session, of, lock, *more)
+            return () if lock is of_move else real(session, of, lock, *more)
 
         put(record, "lock_operations", lock_operations)
 
