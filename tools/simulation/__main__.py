@@ -5,22 +5,26 @@ import tools.simulation.clock  # noqa: F401, I001 - before the modules that keep
 import argparse
 import json
 import random
+import shlex
 import sys
 import time
-from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 
+from tools.simulation.coverage import FREE, Coverage
 from tools.simulation.history import FAULTS, FAULTS_OF_A_HISTORY, Outcome, replay
-from tools.simulation.invariants import ALL_ROWS
 from tools.simulation.minimise import minimise
 from tools.simulation.mutations import MUTATIONS
 from tools.simulation.script import Script, read_script
 from tools.simulation.story import readable
 
 PROCESSES = 2
+
+AHEAD = 3 * PROCESSES
+"""Histories that are begun before the outcome of one is awaited."""
 
 MOST = 3
 """Problems of a history that are printed; --json has all."""
@@ -33,11 +37,9 @@ def main() -> int:
     first = given.seed if given.seed is not None else random.SystemRandom().randrange(10**9)
     began = time.time()
     outcomes: list[Outcome] = []
+    met = Coverage(tuple(FAULTS_OF_A_HISTORY))
     with ProcessPoolExecutor(PROCESSES) as pool:
-        work = partial(_within, began + 60 * given.minutes, given)
-        for outcome in pool.map(work, range(first, first + given.runs), chunksize=1):
-            if outcome is None:
-                break
+        for outcome in _histories(pool, met, first, given):
             outcomes.append(outcome)
             _print(outcome, given)
             if outcome.problems and (given.mutation or given.history):
@@ -45,7 +47,7 @@ def main() -> int:
                 break
     failed = [outcome for outcome in outcomes if outcome.problems]
     if not given.json:
-        print(_summary(outcomes, failed, time.time() - began))
+        print(_summary(outcomes, failed, met, time.time() - began))
     expected = failed if given.mutation else not failed
     return 0 if outcomes and expected else 1
 
@@ -53,7 +55,7 @@ def main() -> int:
 def _script(given: argparse.Namespace, seed: int) -> Script:
     """That of the file, or all that the seed draws; in the code as it is, unless a mutation is named."""
     script = read_script(given.history) if given.history else Script(seed)
-    return script.again(mutation=given.mutation)
+    return script.again(mutation=given.mutation, towards=script.towards or tuple(given.towards))
 
 
 def _minimise(given: argparse.Namespace) -> int:
@@ -70,10 +72,33 @@ def _minimise(given: argparse.Namespace) -> int:
     return 0
 
 
-def _within(deadline: float, given: argparse.Namespace, seed: int) -> Outcome | None:
+def _histories(
+    pool: ProcessPoolExecutor, met: Coverage, first: int, given: argparse.Namespace
+) -> Iterator[Outcome]:
+    """The outcomes in the order of the seeds. A history is steered by those that are AHEAD of it and earlier.
+
+    So what a history does depends on no process's speed.
+    """
+    deadline = time.time() + 60 * given.minutes
+    waiting = deque[Future[Outcome | None]]()
+    for seed in range(first, first + given.runs + AHEAD):
+        if len(waiting) == AHEAD or seed >= first + given.runs:
+            outcome = waiting.popleft().result() if waiting else None
+            if outcome is None:
+                break
+            met.add(outcome)
+            yield outcome
+        if seed < first + given.runs:
+            script = _script(given, seed)
+            if seed >= first + FREE and not (script.towards or given.mutation or given.history):
+                script = script.again(towards=met.goals(seed))
+            waiting.append(pool.submit(_within, deadline, script, given))
+
+
+def _within(deadline: float, script: Script, given: argparse.Namespace) -> Outcome | None:
     if time.time() > deadline:
         return None
-    return replay(_script(given, seed), given.faults, story=given.trace, first=bool(given.mutation))
+    return replay(script, given.faults, story=given.trace, first=bool(given.mutation))
 
 
 def _print(outcome: Outcome, given: argparse.Namespace) -> None:
@@ -83,19 +108,18 @@ def _print(outcome: Outcome, given: argparse.Namespace) -> None:
     if given.trace:
         print("\n".join(readable(outcome.story)))
     if outcome.problems or given.trace:
-        print(f"seed {outcome.seed}: {'; '.join(outcome.problems[:MOST]) or 'no problem'}", flush=True)
+        print(f"{_name(outcome)}: {'; '.join(outcome.problems[:MOST]) or 'no problem'}", flush=True)
 
 
-def _summary(outcomes: Sequence[Outcome], failed: Sequence[Outcome], seconds: float) -> str:
-    rows = {row for outcome in outcomes for row in outcome.rows}
-    places = {place for outcome in outcomes for place in outcome.places}
-    pairs = {pair for outcome in outcomes for pair in outcome.pairs}
-    again = f": ./dev simulate --seed {failed[0].seed} --trace" if failed else ""
-    return (
-        f"{len(outcomes)} histories in {seconds:.0f} s, {len(failed)} with a problem{again}\n"
-        f"{len(rows & ALL_ROWS)} of {len(ALL_ROWS)} rows of the table of states, "
-        f"{len(pairs)} of {len(places) * len(FAULTS_OF_A_HISTORY)} pairs of a fault and a kind of place"
-    )
+def _name(outcome: Outcome) -> str:
+    """The options that give the same history again."""
+    goals = (f"--towards {shlex.quote(goal)}" for goal in outcome.towards)
+    return " ".join((f"--seed {outcome.seed}", *goals))
+
+
+def _summary(outcomes: Sequence[Outcome], failed: Sequence[Outcome], met: Coverage, seconds: float) -> str:
+    again = f": ./dev simulate {_name(failed[0])} --trace" if failed else ""
+    return f"{len(outcomes)} histories in {seconds:.0f} s, {len(failed)} with a problem{again}\n{met.text()}"
 
 
 def _arguments() -> argparse.Namespace:
@@ -108,6 +132,14 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, help="the first seed; without it, one by chance")
     parser.add_argument("--runs", type=int, default=1, help="how many histories, with following seeds (1)")
     parser.add_argument("--minutes", type=float, default=60.0, help="no history starts after these (60)")
+    parser.add_argument(
+        "--towards",
+        action="append",
+        default=[],
+        metavar="GOAL",
+        help="steer the histories towards this row or pair, as --json names them; without it, those after "
+        f"the first {FREE} of a run are steered towards what was not met yet",
+    )
     parser.add_argument("--faults", type=int, default=FAULTS, help=f"most faults of a history ({FAULTS})")
     parser.add_argument(
         "--mutation",

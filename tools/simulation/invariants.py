@@ -5,9 +5,6 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
-from hashlib import sha512
-from itertools import pairwise
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from pipeline.states import BATCH, JOB, Bucket, JobState
@@ -176,76 +173,9 @@ def _places(tree: Tree, jid: str, state: JobState) -> Iterator[str]:
         yield f"batch: {jid} is {state}, and its batch has it in {buckets}"
 
 
-def rows_of(tree: Tree) -> set[str]:
-    """The rows of the table of states that the histories of jobs have: `source event target`."""
-    rows = set[str]()
-    for path, node in tree.nodes.items():
-        match path.split("/"):
-            case ["", "jobs", _, "history"]:
-                rows |= _rows(json.loads(node.data))
-            case _:
-                pass
-    return rows
-
-
-def _rows(entries: Any) -> set[str]:
-    listed = entries if isinstance(entries, list) else entries.get("entries", [])
-    return {
-        f"{before['state']} {after['event']} {after['state']}"
-        for before, after in pairwise(listed)
-        if after.get("event")
-    }
-
-
-ALL_ROWS = {f"{row.source} {row.event} {row.target}" for row in JOB.table}
-
-
-def at_end(tree: Tree, home: Path, digests: dict[str, str], objects: int) -> Iterator[str]:
-    """Each deposited file must be in one object of the storage root, and each job have one version there.
-
-    `digests`: sha512 of each content that a file has had -> its name. Stored files must have the bytes whose
-    digests their objects declare.
-    """
-    states = _of_jobs(tree, "status")
-    if len(states) != objects:
-        yield f"jobs: {objects} objects were deposited, and the record has {len(states)} jobs"
-    for jid, status in states.items():
-        if status["status"] != JobState.COMPLETED:
-            yield f"ended: {jid} is {status['status']}: {status['message']}"
+def at_end(tree: Tree) -> Iterator[str]:
+    """What the record must be once everything has ended; `judgement` has what it must have led to."""
     yield from _named(_of_jobs(tree, "identifiers"))
-    folders = {
-        folder: json.loads((folder / "inventory.json").read_bytes())
-        for folder in (path.parent for path in home.rglob("0=ocfl_object_*"))
-        if (folder / "inventory.json").exists()
-    }
-    yield from _damaged(folders)
-    inventories = list(folders.values())
-    versions = sum(len(inventory["versions"]) for inventory in inventories)
-    if versions != objects:
-        yield f"versions: {objects} objects were deposited, and storage has {versions} versions"
-    yield from _stored_elsewhere(inventories, digests)
-    for path in tree.nodes:
-        if path.startswith("/space/working/"):
-            yield f"space: {path} is left, although nothing needs space"
-
-
-def _stored_elsewhere(inventories: Sequence[Any], digests: dict[str, str]) -> Iterator[str]:
-    holders_of: dict[str, list[str]] = {name: [] for name in digests.values()}
-    for inventory in inventories:
-        for digest in sorted(digests.keys() & inventory["manifest"].keys()):
-            holders_of[digests[digest]].append(inventory["id"])
-    for name, holders in holders_of.items():
-        if len(holders) != 1:
-            yield f"objects: {name} is stored in {len(holders)} objects: {holders}"
-
-
-def _damaged(objects: dict[Path, Any]) -> Iterator[str]:
-    """`objects`: folder -> inventory."""
-    for folder, inventory in objects.items():
-        for digest, paths in inventory["manifest"].items():
-            for path in (folder / name for name in paths):
-                if not path.is_file() or sha512(path.read_bytes()).hexdigest() != digest:
-                    yield f"damaged: {path} does not have the bytes that {inventory['id']} declares"
 
 
 def _of_jobs(tree: Tree, name: str) -> dict[str, Any]:
@@ -260,7 +190,12 @@ def _of_jobs(tree: Tree, name: str) -> dict[str, Any]:
 
 def _named(identifiers: dict[str, Any]) -> Iterator[str]:
     """An ARK names one object, and a local id has one ARK; each job of a history has one local id."""
-    pairs = {(one["primary_id"], name) for one in identifiers.values() for name in one["local_id"]}
+    pairs = {
+        (one["primary_id"], name)
+        for one in identifiers.values()
+        for name in one.get("local_id", ())
+        if one.get("primary_id")
+    }
     for position, what in enumerate(("ark", "local id")):
         times = Counter(pair[position] for pair in pairs)
         yield from (

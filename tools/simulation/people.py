@@ -1,22 +1,30 @@
 """The depositor and the operator of a history, with the verbs that people have."""
 
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from hashlib import sha512
 from itertools import count
 from random import Random
 
 import operations.site
-from operations.deposits import submission
-from operations.verbs import holds, verbs
+from operations.deposits import resubmission, submission, uploads
+from operations.deposits.resubmission import Corrections
+from operations.verbs import bulk, callbacks, collection_profiles, holds, overruling, verbs
+from operations.verbs.verbs import Resumption
 from pipeline.errors import ArklineError
+from pipeline.file_system import sync, write_file
+from pipeline.fixity import Digest
 from pipeline.principal import Interface, Principal, Role
-from pipeline.records import SubmissionType
-from pipeline.states import BatchState, Event, JobState
+from pipeline.records import Submission, SubmissionType
+from pipeline.states import BATCH, JOB, BatchState, Event, FailureKind, JobState, Room
+from pipeline.working_storage.workspace import folder_at
+from tools.simulation.facts import Facts
+from tools.simulation.plan import VERBS, Plan
 from tools.simulation.script import ACT, DEPOSIT, Item, Script
 from tools.simulation.stand_ins import Sources
 from tools.simulation.world import World
-from zkstate.queue import queue
 from zkstate.record import batches
 
 DEPOSITOR = Principal(name="depositor", role=Role.DEPOSITOR, interface=Interface.API)
@@ -28,77 +36,173 @@ COLLECTIONS = {UPDATED: "new_versions: true\n", REVIEWED: "review: true\n", PLAI
 """Name -> what its profile has besides the common part."""
 
 LETTERS = 6
-"""How many objects the updated collection has at most; a deposit has each once."""
+"""How many objects there are that get versions, in a collection; a deposit has each once."""
+
+DIGEST, MISSING, CONSENT, ODD = "wrong digest", "no content", "no consent", "odd name"
+"""Why an object cannot be stored as it was deposited."""
+
+REASON = "a history"
+
+PATIENCE, POLL = 5.0, 0.01
+"""Seconds that the operator waits for something in the state of a row that is a goal, and between looks."""
 
 _PROFILE = "http://uc3.cdlib.org/registry/ingest/manifest/mrt-single-file-batch-manifest"
 
 
-def profile(name: str) -> str:
+def profile(name: str, plan: Plan, changes: int = 0) -> str:
+    more = COLLECTIONS[name] + (f"retention_days: {0 if plan.leaves else 30}\n")
+    if plan.callbacks:
+        more += f"callback_url: http://{name}.receiver.example/arkline\n"
+    if plan.checks:
+        more += "checks: [odd-names]\n"
     return (
         f"name: {name}\nowner: ark:/99999/fk4{name}\ncollections: [ark:/99999/fk4{name}list]\n"
-        f"naan: '99999'\nshoulder: fk4\nnotification: [archivist@example.org]\n{COLLECTIONS[name]}"
+        f"naan: '99999'\nshoulder: fk4\nnotification: [archivist@example.org]\n{more}"
+        f"description: the collection {name}, text {changes}\n"
     )
 
 
 @dataclass
 class Depositor:
-    """Deposits objects in batches of 1 to 10, over some time."""
+    """Deposits objects in batches of 1 to 10, over some time, and corrects what was refused."""
 
     world: World
     sources: Sources
     script: Script
+    plan: Plan
+    facts: Facts
+    left: int
+    """Objects to deposit."""
+    length: float
+    """Virtual seconds from the first deposit to the last, about."""
+    flaws: dict[str, str] = field(default_factory=dict)
+    """Name -> why it may be refused."""
     bids: list[str] = field(default_factory=list)
-    objects: int = 0
-    """How many were deposited."""
+    bid_of: dict[str, str] = field(default_factory=dict)
+    """Name -> its first batch."""
     done: bool = False
+    _first: list[str] = field(default_factory=list)
+    """Deposits whose failed objects were not deposited again."""
+    _contents: dict[str, bytes] = field(default_factory=dict)
+    """Name -> content that its source does not have yet."""
+    chance: Random = field(default_factory=Random)
+    """That of the present deposit."""
+    _deposits: int = 0
+    _next: Submission | None = None
+    """The deposit that is not confirmed yet; a depositor's system has it after a crash, too."""
+    _names: tuple[str, ...] = ()
+    """The names of its objects."""
 
-    def deposit(self, site: operations.site.Site, objects: int, length: float) -> None:
-        """Deposit that many objects; a refusal by a fault is tried again, as people do."""
-        world = self.world
-        left, number = objects, 0
-        while left:
-            chance = self.script.chance(DEPOSIT, number)
-            world.park(chance.random() * length / 6)
-            collection = chance.choice(sorted(COLLECTIONS))
-            most = LETTERS if collection == UPDATED else 10
-            size = min(left, chance.randint(1, most))
-            if self.script.happens(Item(DEPOSIT, number)):
-                self.bids.append(self._submit(site, collection, size, number, chance))
-                self.objects += size
-            left -= size
-            number += 1
+    def deposit(self, site: operations.site.Site, until: float) -> None:
+        """Deposit what is left, then correct what was refused; what a fault ended is tried again."""
+        while self.left:
+            given = self._next = self._next or self._prepared()
+            if self.script.happens(Item(DEPOSIT, self._deposits)):
+                bid = self._again(partial(submission.submit, site, DEPOSITOR, given))
+                self.bids.append(bid)
+                self._first.append(bid)
+                self.bid_of |= dict.fromkeys(self._names, bid)
+            self.left, self._next = self.left - len(self._names), None
+        while self.world.now < until:
+            for bid in [one for one in self.facts.in_state(BatchState.FAILED) if one in self._first]:
+                try:
+                    self._correct(site, bid)
+                except ArklineError as error:
+                    self.world.note("depositor", "corrects nothing", str(error))
+                else:
+                    self._first.remove(bid)
+            self.world.park(5.0)
         self.done = True
 
-    def _submit(
-        self, site: operations.site.Site, collection: str, size: int, number: int, chance: Random
-    ) -> str:
-        names = [f"d{number}-{one}.txt" for one in range(size)]
-        urls = [self._put(name, chance) for name in names]
-        letters = chance.sample(range(LETTERS), min(size, LETTERS))
-        local_ids = [
-            f"letter-{letters[one]}" if collection == UPDATED else f"object-{number}-{one}"
-            for one in range(size)
-        ]
-        given = {"payload_url": urls[0], "type": SubmissionType.FILE, "local_id": local_ids[:1]}
-        if size > 1:
-            rows = [
-                f"{url} | | | | | {name} | | {local_id} | A. Maker | {name} | 2020"
-                for url, name, local_id in zip(urls, names, local_ids, strict=True)
-            ]
-            text = "\n".join(("#%checkm_0.7", f"#%profile | {_PROFILE}", *rows, "#%eof", ""))
-            manifest = self.sources.put(f"d{number}.checkm", text.encode())
-            given = {"payload_url": manifest, "type": SubmissionType.SINGLE_FILE_BATCH_MANIFEST}
-        key = {"profile_name": collection, "idempotency_key": f"deposit {number}"}
-        deposit = submission.checked({**given, **key})
+    def _again(self, submit: Callable[[], submission.Submitted]) -> str:
         while True:
             try:
-                return submission.submit(site, DEPOSITOR, deposit).bid
+                return submit().bid
             except ArklineError as error:
                 self.world.note("depositor", "tries again", str(error))
                 self.world.park(3.0)
 
-    def _put(self, name: str, chance: Random) -> str:
-        return self.sources.put_file(name, name.encode() * chance.randint(1, 2000))
+    def _prepared(self) -> Submission:
+        """The next deposit, after some time."""
+        chance = self.chance = self.script.chance(DEPOSIT, self._deposits + 1)
+        self.world.park(chance.random() * self.length / 6)
+        self._deposits += 1
+        number = self._deposits
+        collection = chance.choice(sorted(COLLECTIONS))
+        # a depositor may consent to new versions where the collection does not
+        versions = collection == UPDATED or (collection == PLAIN and chance.random() < 0.3)
+        size = min(self.left, chance.randint(1, LETTERS if versions else 10))
+        consents = versions and (collection == UPDATED or chance.random() < 0.8)
+        letters = chance.sample(range(LETTERS), min(size, LETTERS))
+        rows: list[tuple[str, str, str, Digest | None]] = []
+        for one in range(size):
+            name = f"d{number}-{one}{chance.choice(('', '', '-odd')) if self.plan.checks else ''}.txt"
+            url, digest = self._put(name)
+            if "-odd" in name:
+                self.flaws.setdefault(name, ODD)
+            if versions and not consents:
+                self.flaws.setdefault(name, CONSENT)
+            rows.append(
+                (url, name, f"{collection}-{letters[one]}" if versions else f"object-{number}-{one}", digest)
+            )
+        self._names = tuple(row[1] for row in rows)
+        given = {
+            "profile_name": collection,
+            "idempotency_key": f"deposit {number}",
+            "new_version": consents and collection == PLAIN,
+            "priority": chance.choice((None, 0, 5, 90)),
+        }
+        if size == 1:
+            url, _, local_id, digest = rows[0]
+            payload = {
+                "payload_url": url,
+                "type": SubmissionType.FILE,
+                "local_id": (local_id,),
+                "digest": digest,
+            }
+        else:
+            manifest = self.sources.put(f"d{number}.checkm", _manifest(rows).encode())
+            payload = {"payload_url": manifest, "type": SubmissionType.SINGLE_FILE_BATCH_MANIFEST}
+        return submission.checked({**given, **payload})
+
+    def _put(self, name: str) -> tuple[str, Digest | None]:
+        """Offer the content, unless it is to be missing; returns its URL, and the digest that is declared."""
+        chance = self.chance
+        body = name.encode() * chance.randint(1, 2000)
+        value = sha512(body).hexdigest()
+        flaw = chance.choice((DIGEST, MISSING)) if chance.random() < self.plan.wrong else ""
+        if flaw:
+            self.flaws[name] = flaw
+        declared = Digest(algorithm="sha-512", value=value[::-1]) if flaw == DIGEST else None
+        if flaw == MISSING:
+            self._contents[name] = body
+            return self.sources.url(name), declared
+        return self.sources.put_file(name, body), declared
+
+    def _correct(self, site: operations.site.Site, bid: str) -> None:
+        """Deposit again what failed by its content, and is not deposited again yet."""
+        failed = resubmission.failed_objects(site, resubmission.correctable(site, DEPOSITOR, bid))
+        if not failed:
+            return
+        for one in failed:
+            if body := self._contents.pop(one.name, None):
+                self.sources.put_file(one.name, body)
+        upload = uploads.begin_upload(site, DEPOSITOR, f"again {bid}").id
+        corrections = Corrections({}, {}, frozenset(one.jid for one in failed))
+        preview = resubmission.prepare(site, DEPOSITOR, bid, upload, corrections)
+        again = resubmission.deposit(site, DEPOSITOR, bid, upload, preview.type, new_version=True).bid
+        if again not in self.bids:
+            self.bids.append(again)
+
+
+def _manifest(rows: Sequence[tuple[str, str, str, Digest | None]]) -> str:
+    """`rows`: URL, name, local id and digest of each object."""
+    lines = [
+        f"{url} | {digest.algorithm if digest else ''} | {digest.value if digest else ''} | | | {name} | "
+        f"| {local_id} | A. Maker | {name} | 2020"
+        for url, name, local_id, digest in rows
+    ]
+    return "\n".join(("#%checkm_0.7", f"#%profile | {_PROFILE}", *lines, "#%eof", ""))
 
 
 @dataclass
@@ -106,51 +210,70 @@ class Operator:
     """Raises verbs at random for some time, and then leads everything to its end."""
 
     world: World
-    depositor: Depositor
     script: Script
-    acts: list[str] = field(default_factory=list)
+    plan: Plan
+    facts: Facts
+    depositor: Depositor
+    acts: dict[str, None] = field(default_factory=dict)
+    ended: dict[str, None] = field(default_factory=dict)
+    """Jobs and batches that the operator tried to end for good."""
     chance: Random = field(default_factory=Random)
     """That of the present act."""
+    _held: str = ""
+    """The collection on hold."""
+    _changes: int = 0
 
     def disturb(self, site: operations.site.Site, until: float) -> None:
-        """Pauses, holds, failures and resumptions, each at a time of its own."""
+        """Verbs, each at a time of its own."""
+        weights = self.plan.verbs
         for number in count():
             self.chance = self.script.chance(ACT, number)
-            self.world.park(self.chance.random() * 6)
+            self.world.park(self.chance.random() * self.plan.pace)
             if self.world.now >= until:
                 break
-            chosen = self.chance.choice(sorted(_ACTS))
-            if self.script.happens(Item(ACT, number)):
-                self._try(chosen, partial(_ACTS[chosen], self, site))
+            (chosen,) = self.chance.choices(list(weights), list(weights.values()))
+            if not self.script.happens(Item(ACT, number)):
+                continue
+            if chosen in ACTS:
+                self._try(chosen, partial(ACTS[chosen], self, site))
+            else:
+                self._raise(site, chosen)
 
     def finish(self, site: operations.site.Site) -> None:
-        """Until every batch is complete: end pauses and holds, approve, and resume what failed."""
+        """Until every batch has ended: end pauses and holds, approve, and resume what may succeed."""
         while not self._is_finished(site):
             self._try("unpause", partial(holds.unpause, site, OPERATOR))
             for name in sorted(COLLECTIONS):
                 self._try("release", partial(holds.release_collection, site, OPERATOR, name))
             for state, event in _ONWARD.items():
-                for jid in self._queued(site, state):
-                    self._act(site, jid, event)
+                for jid in self.facts.in_state(state):
+                    if not _is_over(self.facts.jobs[jid]):
+                        self._act(site, jid, event)
             self.world.park(10.0)
 
     def _is_finished(self, site: operations.site.Site) -> bool:
-        if not self.depositor.done:
+        """Whether each batch has ended, and its report is true; else the report is sent again."""
+        facts = self.facts
+        if not self.depositor.done or any(bid not in facts.batches for bid in self.depositor.bids):
             return False
-        try:
-            loaded = [batches.load(site.session, bid) for bid in self.depositor.bids]
-        except ArklineError:
-            return False
-        for batch in loaded:
-            if batch.status.status is BatchState.FAILED and not self._queued(site, JobState.FAILED):
-                self._act(site, batch.bid, Event.UPDATE_REPORT)
-        return all(batch.status.status is BatchState.COMPLETED for batch in loaded)
+        ended = True
+        for bid, status in facts.batches.items():
+            jobs = {jid: facts.jobs[jid] for jid, of in facts.bids.items() if of == bid}
+            if status["status"] == BatchState.FAILED and all(map(_is_over, jobs.values())):
+                failed = {jid for jid, job in jobs.items() if job["status"] == JobState.FAILED}
+                if self._is_reported(site, bid, failed):
+                    continue
+                self._act(site, bid, Event.UPDATE_REPORT)
+            ended &= status["status"] in (BatchState.COMPLETED, BatchState.DELETED)
+        return ended
 
-    def _queued(self, site: operations.site.Site, state: JobState) -> list[str]:
+    def _is_reported(self, site: operations.site.Site, bid: str, failed: set[str]) -> bool:
+        """Whether the last report was sent, and says which jobs have failed."""
         try:
-            return list(queue.queued(site.session, state))
+            report = batches.load(site.session, bid).report
         except ArklineError:
-            return []
+            return False
+        return report is not None and report.mailed and set(report.failed_jobs) == failed
 
     def _try(self, name: str, act: Callable[[], object]) -> None:
         """A verb may be refused: the record has changed, or a server does not answer."""
@@ -159,44 +282,108 @@ class Operator:
         except ArklineError as error:
             self.world.note("operator", f"{name} refused", str(error))
         else:
-            self.acts.append(name)
+            self.acts[name] = None
 
-    def _act(self, site: operations.site.Site, name: str, event: Event) -> None:
-        self._try(str(event), partial(verbs.act, site, OPERATOR, name, event, reason="a history"))
+    def _act(
+        self, site: operations.site.Site, name: str, event: Event, how: Resumption = verbs.PLAIN
+    ) -> None:
+        self._try(str(event), partial(verbs.act, site, OPERATOR, name, event, reason=REASON, how=how))
 
-    # --- what disturbs
+    def _raise(self, site: operations.site.Site, name: str) -> None:
+        """Raise the event of a row on something that is in the row's state, and is as the row requires."""
+        machine, row = VERBS[name]
+        chance, known = self.chance, self.facts.jobs if machine is JOB else self.facts.batches
+        sought = name in self.plan.sought
+        until = self.world.now + (PATIENCE if sought else 0)
+        while not (listed := self.facts.in_state(row.source)) and self.world.now < until:
+            self.world.park(POLL)
+        fit = [
+            one
+            for one in listed
+            if row.follows(known[one].get("last_successful_status"), room_of(known[one]))
+        ]
+        if not (fit if sought else listed) or (
+            row.event in (Event.DELETE, Event.REJECT) and chance.random() >= self.plan.ends
+        ):
+            return
+        chosen = chance.choice(fit or listed)
+        if row.event in (Event.DELETE, Event.REJECT):
+            self.ended[chosen] = None
+        if machine is BATCH and row.event is Event.FAIL:
+            self._cancel(site, chosen)
+        else:
+            self._act(site, chosen, row.event, Resumption(to=row.target if row.named else None))
+
+    # --- what people do besides
 
     def pause(self, site: operations.site.Site) -> None:
-        holds.pause(site, OPERATOR, reason="a history")
+        holds.pause(site, OPERATOR, reason=REASON)
         self.world.park(self.chance.random() * 8)
         self._try("unpause", partial(holds.unpause, site, OPERATOR))
 
     def hold(self, site: operations.site.Site) -> None:
-        collection = self.chance.choice(sorted(COLLECTIONS))
-        holds.hold_collection(site, OPERATOR, collection, reason="a history")
-        self.world.park(self.chance.random() * 8)
-        self._try("release", partial(holds.release_collection, site, OPERATOR, collection))
+        """Hold a collection, or release the one on hold."""
+        held, self._held = self._held, ""
+        if held:
+            holds.release_collection(site, OPERATOR, held, reason=REASON)
+        else:
+            self._held = self.chance.choice(sorted(COLLECTIONS))
+            holds.hold_collection(site, OPERATOR, self._held, reason=REASON)
 
-    def fail_one(self, site: operations.site.Site) -> None:
-        state = self.chance.choice((JobState.DOWNLOADING, JobState.PROCESSING, JobState.PENDING))
-        for jid in self._queued(site, state)[:1]:
-            self._act(site, jid, Event.FAIL)
+    def change_profile(self, site: operations.site.Site) -> None:
+        """Another text in a profile, which a batch that runs then gets."""
+        self._changes += 1
+        name = self.chance.choice(sorted(COLLECTIONS))
+        file = site.settings.profiles / f"{name}.yaml"
+        draft = file.with_suffix(f".{self._changes}")
+        try:
+            write_file(draft, profile(name, self.plan, self._changes).encode())
+            sync(draft)
+            draft.replace(file)
+        except OSError as full:
+            self.world.note("operator", "changes no profile", str(full))
+            return
+        for bid in self._one_of(self.facts.in_state(BatchState.PROCESSING)):
+            collection_profiles.renew(site, OPERATOR, bid, reason=REASON)
 
-    def hold_one(self, site: operations.site.Site) -> None:
-        for jid in self._queued(site, JobState.PENDING)[:1]:
-            self._act(site, jid, Event.HOLD)
+    def cancel(self, site: operations.site.Site) -> None:
+        if self.chance.random() < self.plan.ends:
+            for bid in self._one_of(list(self.facts.batches)):
+                self._cancel(site, bid)
 
-    def download_again(self, site: operations.site.Site) -> None:
-        for jid in self._queued(site, JobState.FAILED)[:1]:
-            self._act(site, jid, Event.DOWNLOAD_AGAIN)
+    def _cancel(self, site: operations.site.Site, bid: str) -> None:
+        self.ended[bid] = None
+        self._try("cancel", partial(bulk.cancel, site, OPERATOR, bid, reason=REASON))
 
-    def resume(self, site: operations.site.Site) -> None:
-        for jid in self._queued(site, JobState.FAILED):
-            self._act(site, jid, Event.RESUME)
+    def remove_files(self, site: operations.site.Site) -> None:
+        """Someone removes what was downloaded."""
+        states = (JobState.DOWNLOADING, JobState.REVIEW, JobState.PROCESSING, JobState.FAILED)
+        for jid in self._one_of([jid for state in states for jid in self.facts.in_state(state)]):
+            folder = folder_at(site.settings.working, self.facts.bids[jid], jid)
+            shutil.rmtree(folder / "producer", ignore_errors=True)
 
-    def approve(self, site: operations.site.Site) -> None:
-        for jid in self._queued(site, JobState.REVIEW):
-            self._act(site, jid, Event.APPROVE)
+    def deliver(self, site: operations.site.Site) -> None:
+        ended = (*self.facts.in_state(JobState.COMPLETED), *self.facts.in_state(JobState.FAILED))
+        for jid in self._one_of(ended) if self.plan.callbacks else ():
+            callbacks.deliver(site, OPERATOR, jid, reason=REASON)
+
+    def overrule(self, site: operations.site.Site) -> None:
+        for jid in self._one_of(self.facts.in_state(JobState.FAILED)):
+            if findings := overruling.names_in(site.session, jid):
+                self._act(site, jid, Event.RESUME, Resumption(findings=findings))
+
+    def _one_of(self, names: Sequence[str]) -> tuple[str, ...]:
+        return (self.chance.choice(names),) if names else ()
+
+
+def _is_over(status: dict[str, object]) -> bool:
+    """Whether the job has ended, and a resumption would not help."""
+    done = status["status"] in (JobState.COMPLETED, JobState.DELETED)
+    return done or (status["status"] == JobState.FAILED and status.get("kind") == FailureKind.CONTENT)
+
+
+def room_of(status: dict[str, object]) -> Room:
+    return Room(str(status.get("room", Room.KEPT)))
 
 
 _ONWARD = {
@@ -206,12 +393,13 @@ _ONWARD = {
 }
 """State in which a job waits for a person -> the verb that leads it further."""
 
-_ACTS: dict[str, Callable[[Operator, operations.site.Site], None]] = {
+ACTS: dict[str, Callable[[Operator, operations.site.Site], None]] = {
     "pause": Operator.pause,
-    "hold": Operator.hold,
-    "fail": Operator.fail_one,
-    "hold a job": Operator.hold_one,
-    "download again": Operator.download_again,
-    "resume": Operator.resume,
-    "approve": Operator.approve,
+    "hold a collection": Operator.hold,
+    "change a profile": Operator.change_profile,
+    "cancel": Operator.cancel,
+    "remove files": Operator.remove_files,
+    "deliver a callback": Operator.deliver,
+    "overrule": Operator.overrule,
 }
+"""`plan.ACTS`."""

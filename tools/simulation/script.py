@@ -32,6 +32,8 @@ class Script:
     items: frozenset[Item] | None = None
     schedule: int = 0
     """Another order of what the processes do, with the same faults, acts and deposits."""
+    towards: tuple[str, ...] = ()
+    """Rows and pairs that it is steered towards: see `plan`."""
     mutation: str = ""
     rule: str = ""
     """The rule that the history breaks."""
@@ -65,11 +67,12 @@ class Script:
 
     def save(self, path: Path) -> None:
         items = ",\n  ".join(json.dumps(list(item)) for item in sorted(self.items or ()))
-        facts = {name: getattr(self, name) for name in ("seed", "schedule", "mutation", "rule")}
+        facts = {name: getattr(self, name) for name in ("seed", "schedule", "towards", "mutation", "rule")}
         path.write_text(f'{json.dumps(facts)[:-1]}, "items": [\n  {items}\n]}}\n')
 
 
 def read_script(path: Path) -> Script:
     """The script of a file that `save` wrote."""
     given = json.loads(path.read_text())
+    given["towards"] = tuple(given.get("towards", ()))
     return Script(**{**given, "items": frozenset(Item(*one) for one in given["items"])})

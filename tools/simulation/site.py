@@ -1,5 +1,6 @@
 """One site in a world: its stores, and the processes of its fleet with their real tasks and steps."""
 
+import smtplib
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -10,7 +11,10 @@ from typing import Any
 import structlog
 
 import celeryconfig
+import pipeline.notify.callback
+from pipeline import checks
 from pipeline.attempt import Attempt
+from pipeline.http import service
 from pipeline.http.session import ContentSession
 from pipeline.inventory import database
 from pipeline.records import Ticket
@@ -25,8 +29,18 @@ from tasks.run import JOBS
 from tasks.scheduled import beat
 from tasks.worker_context import WorkerContext
 from tools.simulation.client import Network, SimulatedClient
+from tools.simulation.outside import Outside
 from tools.simulation.replacing import replacing
-from tools.simulation.stand_ins import Broker, Commands, Decoder, Message, Publisher, Sources
+from tools.simulation.stand_ins import (
+    Broker,
+    Checker,
+    Commands,
+    Decoder,
+    Message,
+    OddNames,
+    Publisher,
+    Sources,
+)
 from tools.simulation.world import Process, World
 from zkstate.connection import session
 
@@ -35,8 +49,14 @@ _STATE_TASKS: dict[str, Any] = {
     **dict.fromkeys((task.name for task in BATCH.tasks()), BATCHES),
 }
 
-BEATS = ("feed", "recheck_provisioning", "sweep", "check_stores", "watch_outages", "clean_up_jobs")
+BEATS = (
+    *("feed", "recheck_provisioning", "sweep", "check_stores", "watch_outages", "clean_up_jobs"),
+    "clean_up_batches",
+)
 """The scheduled work of a history; the rest does not move jobs."""
+
+OFTEN = 20.0
+"""Seconds between two runs of work that is done every few minutes: a history lasts a minute or two."""
 
 RESTART = 2.0
 """Seconds until a supervisor starts a killed process again."""
@@ -66,7 +86,8 @@ class _Context(WorkerContext):
     def _open_clients(self, settings: Settings) -> Clients:
         opened = super()._open_clients(settings)
         fetcher = _Fetcher(settings, self._sources)
-        return replace(opened, fetcher=fetcher, decoder=Decoder())  # type: ignore[arg-type]
+        given = {"fetcher": fetcher, "decoder": Decoder(), "checker": Checker()}
+        return replace(opened, **given)  # type: ignore[arg-type]
 
 
 class _Fetcher(HttpFetcher):
@@ -93,6 +114,7 @@ class Site:
     network: Network
     broker: Broker
     sources: Sources
+    outside: Outside
     workers: list[Process]
 
     def start_worker(self, name: str) -> Process:
@@ -127,7 +149,8 @@ class Site:
         """Beat's messages, each with its own period; the scheduler itself is not simulated."""
         for position, name in enumerate(BEATS):
             entry = celeryconfig.beat_schedule[name]
-            self._tick(f"beat.{name}", float(str(entry["schedule"])), 0.1 * position)
+            period = float(str(entry["schedule"]))
+            self._tick(f"beat.{name}", min(period, OFTEN), 0.1 * position)
 
     def _tick(self, task: str, period: float, first: float) -> None:
         def tick() -> None:
@@ -174,6 +197,10 @@ def replaced(site: Site) -> Iterator[None]:
         put(beat, "read_queues", site.broker.queued)
         put(stores, "_place", lambda _: "simulated")
         put(worker_context, "count", lambda *_: None)
+        put(checks, "installed", lambda _: OddNames)
+        put(service, "request", site.outside.register)
+        put(smtplib, "SMTP", site.outside.mail_server)
+        put(pipeline.notify.callback, "ContentSession", site.outside.receiver)
         # simulated processes share the inventory's connections, and one that is killed would keep this lock
         put(database, "_guard", nullcontext())
         yield

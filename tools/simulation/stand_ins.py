@@ -2,7 +2,7 @@
 
 import heapq
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -13,6 +13,8 @@ import redis
 from kombu.exceptions import OperationalError
 
 from pipeline.attempt import Attempt
+from pipeline.checking.process import Opening
+from pipeline.checks import Access, CheckedFile, CheckFinding, CheckRule, CheckVerdict
 from pipeline.decoding import server
 from pipeline.decoding.decoder import Request
 from pipeline.http.transfer import ConnectionFault, Headers, Response
@@ -187,6 +189,44 @@ class Decoder:
         """There is no process."""
 
 
+class OddNames:
+    """A check that finds something in files with `odd` in their names."""
+
+    name = "odd-names"
+    access = Access()
+    settings = None
+
+
+class Checker:
+    """Does the check in the process."""
+
+    def opening(self, rule: CheckRule) -> Opening:
+        return Opening(rule.name, OddNames)  # type: ignore[arg-type]
+
+    def version(self, _: Opening, attempt: Attempt) -> str:
+        attempt.check()
+        return "1"
+
+    def run(
+        self,
+        opening: Opening,
+        files: Sequence[CheckedFile],
+        attempt: Attempt,
+        on_finding: Callable[[CheckedFile, CheckFinding], None],
+        on_death: Callable[[CheckedFile], None],
+        on_version: Callable[[str], None],
+    ) -> None:
+        on_version(self.version(opening, attempt))
+        for file in files:
+            attempt.check()
+            is_odd = "odd" in file.path
+            verdict = CheckVerdict.FOUND if is_odd else CheckVerdict.FINE
+            on_finding(file, CheckFinding(path=file.path, verdict=verdict, code="odd" if is_odd else ""))
+
+    def close(self) -> None:
+        """There is no process."""
+
+
 class Sources:
     """The content that depositors offer, and the faults of its hosts. Stands for a ContentSession."""
 
@@ -201,10 +241,13 @@ class Sources:
         self.digests[sha512(body).hexdigest()] = name
         return self.put(name, body)
 
+    @staticmethod
+    def url(name: str) -> str:
+        return f"http://source.example/{name}"
+
     def put(self, name: str, body: bytes) -> str:
-        url = f"http://source.example/{name}"
-        self.content[url] = body
-        return url
+        self.content[self.url(name)] = body
+        return self.url(name)
 
     def request(
         self,
