@@ -83,7 +83,8 @@ def _require_mounted(site: Site) -> None:
     root = site.settings.uploads_folder
     noted = space.was_marked(site.session)
     if not noted and not stored.is_marked(root):
-        stored.mark(root)
+        with writing.storing(root):
+            stored.mark(root)
     stored.require(root)
     if not noted:
         space.note_marked(site.session)

@@ -113,6 +113,28 @@ def test_a_process_that_was_frozen_while_it_gave_the_id_changes_no_id(
     assert deployment.confirm(stores).deployment.id == others[0]
 
 
+def test_an_id_that_another_process_gave_the_storage_is_added_again_before_the_record_has_it(
+    session: Session, settings: Settings
+) -> None:
+    """That process may be frozen before its sync: a power cut would leave the record with the id alone."""
+    stores = stores_of(session, settings)
+    assert stores.storage is not None
+    storage: StorageStore = stores.storage
+    storage.write_deployment(Deployment(id="a" * 32))
+    recorded: list[Deployment | None] = []
+
+    class Noting:
+        def write_deployment(self, given: Deployment) -> None:
+            recorded.append(deployment.read(session))
+            storage.write_deployment(given)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(storage, name)
+
+    assert deployment.confirm(replace(stores, storage=Noting())).deployment.id == "a" * 32
+    assert recorded == [None]
+
+
 def test_a_process_that_was_frozen_while_it_raised_the_marks_sets_no_mark_back(
     session: Session, settings: Settings
 ) -> None:

@@ -1,5 +1,6 @@
 """Uploads and the record: the mark of their folder, who may submit them, and when they leave."""
 
+import errno
 import os
 import time
 from pathlib import Path
@@ -62,6 +63,19 @@ def test_only_the_owner_submits_an_upload(session: Session, settings: Settings) 
 def test_a_repeated_key_continues_the_same_upload(session: Session, settings: Settings) -> None:
     assert put(session, settings, "monday") == put(session, settings, "monday")
     assert put(session, settings, "monday") != put(session, settings, "tuesday")
+
+
+def test_a_disk_that_is_full_at_the_first_upload_is_a_clear_problem_and_the_next_upload_works(
+    session: Session, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fill(_: Path) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch, raises_code(codes.UPLOADS_FULL):
+        patch.setattr(stored, "mark", fill)
+        uploads.begin_upload(Site(settings, session), ADA)
+
+    assert put(session, settings)
 
 
 def test_where_nothing_was_ever_uploaded_an_upload_is_missing(session: Session, settings: Settings) -> None:

@@ -71,3 +71,17 @@ def test_a_root_survives_although_who_made_a_folder_of_it_died_before_the_sync(
 
     assert depot.jobs() == ["jid1"]
     assert_valid(depot)
+
+
+def test_a_file_of_the_root_that_a_frozen_process_has_not_synced_survives_once_another_has_added_it(
+    home: Path, disk: Disk
+) -> None:
+    depot = OcflFixture(home / "site" / "data")
+    depot.storage.add_root_file("extensions/arkline/earlier.json", b"{}")
+    earlier = next(home.rglob("earlier.json"))
+    earlier.with_name("deployment.json").hardlink_to(earlier)
+
+    depot.storage.add_root_file("extensions/arkline/deployment.json", b"{}")
+    disk.cut_power()
+
+    assert depot.storage.read_root_file("extensions/arkline/deployment.json") == b"{}"

@@ -105,6 +105,8 @@ class History:
         """Process -> when it had a fault; empty: all processes had it."""
         self.finished = False
         self.rules = invariants.Rules()
+        self._session_of: dict[int, Process] = {}
+        """Session -> its process, also while it is not connected."""
         self._left = faults
         self._passed = Counter[str]()
         """Name of a process -> how many places it has passed."""
@@ -174,11 +176,13 @@ class History:
 
     def _check(self, session: int, changes: tuple[Change, ...]) -> None:
         ensemble = self.site.network.ensemble
+        if (client := self.site.network.clients.get(session)) is not None:
+            self._session_of[session] = client.process
         self.facts.note(ensemble.leader, changes)
         self._note(self.rules.after_change(ensemble, session, changes, self.world.now))
 
     def _check_effect(self, process: Process, name: str, paths: tuple[Any, ...]) -> None:
-        sessions = {client.session for client in self.clients_of(process)}
+        sessions = {session for session, of in self._session_of.items() if of is process}
         self._note(self.rules.before_effect(process, sessions, name, paths, self.world.now))
 
     def _note(self, problems: Iterable[str]) -> None:
@@ -333,7 +337,7 @@ class History:
             if not world.run(
                 lambda: self.finished or (first and bool(outcome.problems)), self.world_end + QUIET
             ):
-                outcome.problems.append(f"not everything ended {QUIET:.0f} s after the last fault")
+                outcome.problems.append(f"liveness: not everything ended {QUIET:.0f} s after the last fault")
         except Exception as error:  # noqa: BLE001 - raised in a task, whose process would have ended by it
             outcome.problems.append(f"process: ended by {error!r}")
         tree = self.site.network.ensemble.leader

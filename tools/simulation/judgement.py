@@ -60,8 +60,10 @@ class Ended:
                 excused.add(name)
             else:
                 yield f"ended: {jid} ({name}) is {state}: {status.get('message')}"
+        # a manifest that cannot be fetched in a few tries makes no jobs, and the report says so
+        unsplit = set(facts.batches) - set(facts.bids.values()) if self.plan.fails else set()
         for name, bid in self.depositor.bid_of.items():
-            if name not in done | excused and bid not in self.operator.ended:
+            if name not in done | excused and bid not in {*self.operator.ended, *unsplit}:
                 yield f"jobs: {name} was deposited, and has no job"
         for bid, status in facts.batches.items():
             if not BATCH.facts[BatchState(status["status"])].ended:

@@ -43,7 +43,7 @@ DIGEST, MISSING, CONSENT, ODD = "wrong digest", "no content", "no consent", "odd
 
 REASON = "a history"
 
-PATIENCE, POLL = 5.0, 0.01
+LONGEST_WAIT, POLL = 5.0, 0.01
 """Seconds that the operator waits for something in the state of a row that is a goal, and between looks."""
 
 _PROFILE = "http://uc3.cdlib.org/registry/ingest/manifest/mrt-single-file-batch-manifest"
@@ -294,7 +294,7 @@ class Operator:
         machine, row = VERBS[name]
         chance, known = self.chance, self.facts.jobs if machine is JOB else self.facts.batches
         sought = name in self.plan.sought
-        until = self.world.now + (PATIENCE if sought else 0)
+        until = self.world.now + (LONGEST_WAIT if sought else 0)
         while not (listed := self.facts.in_state(row.source)) and self.world.now < until:
             self.world.park(POLL)
         fit = [

@@ -21,6 +21,7 @@ from pipeline.records import Ticket
 from pipeline.settings import Settings
 from pipeline.sources.fetch import HttpFetcher
 from pipeline.states import BATCH, JOB, Queue
+from pipeline.steps import download_space
 from pipeline.steps.context import Clients
 from tasks import after_move, broker, callback, redis_keys, run, stores, worker_context
 from tasks.batch import BATCHES
@@ -57,6 +58,9 @@ BEATS = (
 
 OFTEN = 20.0
 """Seconds between two runs of work that is done every few minutes: a history lasts a minute or two."""
+
+STEPS = {"SMALLEST_STEP": 1 << 10, "FIRST_STEP": 1 << 12, "LARGEST_STEP": 1 << 14}
+"""Bytes by which a reservation grows, in proportion to a small working storage."""
 
 RESTART = 2.0
 """Seconds until a supervisor starts a killed process again."""
@@ -198,6 +202,8 @@ def replaced(site: Site) -> Iterator[None]:
         put(stores, "_place", lambda _: "simulated")
         put(worker_context, "count", lambda *_: None)
         put(checks, "installed", lambda _: OddNames)
+        for name, size in STEPS.items():
+            put(download_space, name, size)
         put(service, "request", site.outside.register)
         put(smtplib, "SMTP", site.outside.mail_server)
         put(pipeline.notify.callback, "ContentSession", site.outside.receiver)

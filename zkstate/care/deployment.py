@@ -242,10 +242,11 @@ def _write_missing(stores: Stores, deployment: Deployment) -> None:
     """Give the id to every store without one; to the record last.
 
     No store loses an id that it has, and each is read again: a process that was frozen here, and has lost
-    the lock meanwhile, stops at the first store that has got another id.
+    the lock meanwhile, stops at the first store that has got another id. What such a process has written to
+    storage is made durable first.
     """
     for store in stores.every:
-        if store.read_deployment() is None:
+        if store is stores.storage or store.read_deployment() is None:
             store.write_deployment(deployment)
         check_marker(store.service, store.place, store.read_deployment(), deployment.id)
 

@@ -282,7 +282,7 @@ def add(path: Path, data: bytes, stage: Path) -> None:
         try:
             path.hardlink_to(draft)
         except FileExistsError:
-            return
+            pass  # whoever added it may not have synced the folder yet
         except OSError as error:
             if error.errno not in _NO_LINKS:
                 raise
