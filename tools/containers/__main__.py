@@ -38,13 +38,13 @@ def main(arguments: list[str]) -> int:
         say(f"not run: {result.not_run}")
     for reason in result.not_covered:
         say(f"not covered: {reason}")
-    if result.problem:
-        say(f"FAILED {result.problem}")
+    for problem in result.problems:
+        say(f"FAILED {problem}")
     if parsed.json:
         sys.stdout.write(json.dumps(result.as_json()) + "\n")
     if result.not_run:
         return exit_codes.UNREACHABLE
-    return 1 if result.problem else 0
+    return 1 if result.problems else 0
 
 
 if __name__ == "__main__":

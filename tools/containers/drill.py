@@ -42,20 +42,20 @@ Step = Callable[[Story], None]
 
 @dataclass
 class Result:
-    """The end of a drill; `problem` is empty if all steps held."""
+    """The end of a drill; `problems` is empty if all steps held."""
 
     versions: dict[str, str] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     """By step; those of a further story have its name before a colon."""
-    problem: str = ""
+    problems: list[str] = field(default_factory=list)
     not_run: str = ""
     not_covered: list[str] = field(default_factory=list)
     """Steps that this machine could not make, with the reason."""
 
     def as_json(self) -> dict[str, Any]:
         return {
-            "ok": not self.problem and not self.not_run,
-            "problem": self.problem,
+            "ok": not self.problems and not self.not_run,
+            "problem": "\n".join(self.problems),
             "not_run": self.not_run,
             "versions": self.versions,
             "seconds": self.seconds,
@@ -73,7 +73,8 @@ class Result:
         except NotCovered as error:
             self.not_covered.append(f"{name}: {error}")
         except (EngineFailed, StepFailed) as error:
-            self.problem = self.problem or f"{name}: {error}"
+            say(f"  FAILED {error}")
+            self.problems.append(f"{name}: {error}")
         self.seconds[name] = round(time.monotonic() - began, 1)
         say(f"  {self.seconds[name]} s")
 
@@ -87,18 +88,17 @@ class Plan:
 
 
 PLANS = {
-    "compose": Plan(losses.LONG),
+    "page": Plan(page.LONG),
     "profiles": Plan(losses.LONG, ("ensemble", "postgresql")),
     "upgrade": Plan(losses.UPGRADE),
-    "announced": Plan(losses.ANNOUNCED),
-    "page": Plan(page.READ),
     "chart": Plan(chart.CHART),
+    "announced": Plan(losses.ANNOUNCED),
 }
 """The stories of the long form; `profiles` are those of docker-compose.yml."""
 
 
 def run(plans: Mapping[str, Plan], *, short: bool) -> Result:
-    """Tell the stories one after the other, until one finds a problem."""
+    """Tell the stories one after the other, also those after one that finds a problem."""
     result = Result()
     try:
         with engine() as engine_here, tempfile.TemporaryDirectory(prefix="arkline-containers-") as folder:
@@ -106,7 +106,7 @@ def run(plans: Mapping[str, Plan], *, short: bool) -> Result:
     except CannotRun as error:
         result.not_run = str(error)
     except EngineFailed as error:
-        result.problem = str(error)
+        result.problems.append(str(error))
     return result
 
 
@@ -116,12 +116,11 @@ def _run(engine: Engine, folder: Path, result: Result, plans: Mapping[str, Plan]
         "images", "The image is built by the Dockerfile, on stand-ins for the images of others."
     ):
         variables, result.versions = images.prepare(engine, PROJECT)
-    for name, plan in plans.items():
-        if not result.problem:
-            place = folder / name
-            place.mkdir()
-            story = _story(engine, place, variables, plan.profiles, short=short)
-            _tell(story, f"{name}: " if len(plans) > 1 else "", plan.steps, result)
+    for name, plan in plans.items() if variables else ():
+        place = folder / name
+        place.mkdir()
+        story = _story(engine, place, variables, plan.profiles, short=short)
+        _tell(story, f"{name}: " if len(plans) > 1 else "", plan.steps, result)
 
 
 def _story(
@@ -148,15 +147,16 @@ def _environment(file: Path) -> dict[str, str]:
 
 def _tell(story: Story, name: str, steps: Sequence[Step], result: Result) -> None:
     """Run the steps until one fails, and take everything down."""
+    earlier = len(result.problems)
     try:
         for step in steps:
             with result.timed(name + step.__name__, (step.__doc__ or step.__name__).splitlines()[0]):
                 step(story)
-            if result.problem:
+            if len(result.problems) > earlier:
                 return
     finally:
         with result.timed(f"{name}down", "Everything is taken down."):
             story.project.down(volumes=True)
     kinds = ("container", "network", "volume")
     if left := [item for kind in kinds for item in story.project.engine.names(kind, NAME)]:
-        result.problem = f"{name}down: left behind: {', '.join(left)}"
+        result.problems.append(f"{name}down: left behind: {', '.join(left)}")

@@ -38,7 +38,7 @@ print(json.dumps([serial, answer]))
 """Run in a container that trusts the authority: the serial number of the certificate, checked with the name
 of the server, and what the server answers without TLS."""
 
-REFUSALS = {"zookeeper": "", "redis": "", "postgresql": "no encryption"}
+REFUSALS = {"zookeeper": "", "redis": "", "postgresql": "no pg_hba.conf entry"}
 """Server -> what its answer without TLS has in it; nothing, where the connection is closed."""
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.support.pages import commands
 from tools.checkout import PROJECT
 from tools.command_line import say
-from tools.containers.steps import SIZES, everything_stored
+from tools.containers.steps import SIZES, as_the_file_says, authorize, everything_stored, kills, restart
 from tools.containers.story import StepFailed, Story
 
 PAGE = PROJECT / "docs" / "operators" / "production.md"
@@ -83,4 +83,4 @@ def _programs(story: Story) -> str:
     return f"{folder}{os.pathsep}{story.project.engine.environment['PATH']}"
 
 
-READ = (page,)
+LONG = (page, authorize, as_the_file_says, kills, restart)

@@ -5,7 +5,7 @@ order and the checks are carried out here.
 """
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -74,17 +74,18 @@ class Project:
         """Start these services, and nothing that they depend on."""
         self.compose("up", "--detach", "--no-build", "--no-deps", *services)
 
-    def up(self) -> None:
-        """Start all services, those first that others depend on; Unhealthy."""
-        for step in self.steps():
+    def up(self, only: Collection[str] = ()) -> None:
+        """Start all services, or `only` these, those first that others depend on; Unhealthy."""
+        for step in self.steps(only or self.services):
             began = time.monotonic()
             self.start(*step)
             self.wait_healthy(step)
             say(f"  {', '.join(step)}: healthy after {time.monotonic() - began:.0f} s")
 
-    def steps(self) -> list[list[str]]:
+    def steps(self, chosen: Collection[str]) -> list[list[str]]:
         """The services in the order of `depends_on`: those of one step need only those of earlier steps."""
-        services, steps, started = self.services, [], set[str]()
+        services = {name: service for name, service in self.services.items() if name in chosen}
+        steps, started = [], set[str]()
         while len(started) < len(services):
             ready = [
                 name
