@@ -21,7 +21,7 @@ RELEASE = "drill"
 
 NETWORK = "arkline-drill-chart"
 
-READY_TIMEOUT = 240
+READY_TIMEOUT = 600
 """Seconds until all probes of the pods hold."""
 
 IGNORED = (

@@ -16,8 +16,8 @@ import yaml
 from tools.command_line import say
 from tools.containers.engine import Engine, EngineFailed, until
 
-HEALTHY_TIMEOUT = 240
-"""Seconds for all containers of one step to become healthy."""
+HEALTHY_TIMEOUT = 600
+"""Seconds for all containers of one step to become healthy; 150 at a load average of 30 on two cores."""
 
 
 class Unhealthy(EngineFailed):

@@ -16,7 +16,7 @@ from tools.containers.project import Project
 OBJECTS = 8
 """Of one deposit."""
 
-READY_TIMEOUT = 120
+READY_TIMEOUT = 300
 """Seconds until the pages answer after ZooKeeper was away."""
 
 
