@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tools.command_line import say
-from tools.containers.engine import CannotRun, Engine, EngineFailed
+from tools.containers.engine import CannotRun, Engine, EngineFailed, take_shares
 from tools.package_index import system_bundle
 
 SUITE = "bookworm"
@@ -43,6 +43,7 @@ def prepare(engine: Engine, checkout: Path) -> tuple[dict[str, str], dict[str, s
         engine.run("podman", "run", "--rm", "--network", "host", debian, "true")
     except EngineFailed as error:
         raise CannotRun(f"podman runs no container on this machine: {error}") from error
+    take_shares()
     with _reaching(engine, debian, "apt-get update"):
         images = {variable: _stand_in(engine, recipe) for variable, (recipe, _) in STAND_INS.items()}
     base = images["ARKLINE_BASE_IMAGE"]
