@@ -14,7 +14,7 @@ from hashlib import sha512
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Table, func, select, text
+from sqlalchemy import Connection, Dialect, Table, func, select, text
 
 from benchmarks._output import tell
 from pipeline.fixity import StoredFile
@@ -182,63 +182,75 @@ def _enter(connection: Connection, numbers: range) -> None:
 def _rows(numbers: tuple[int, ...]) -> tuple[tuple[Table, list[dict[str, Any]]], ...]:
     of: dict[Table, list[dict[str, Any]]] = {}
     for number in numbers:
-        entry = stored(number)
-        ingest = recording._ingest(entry)
-        own = {"inv_object_id": number, "inv_version_id": number}
-        version = entry.version
-        described = {
-            "ark": version.ark,
-            "object_type": entry.object_type,
-            "role": entry.object_role,
-            "aggregate_role": entry.aggregate_role,
-            "version_number": version.number,
-            "created": version.created,
-            "modified": version.created,
-            **recording._erc_columns(entry),
-        }
-        named = {
-            "inv_object_ark": version.ark,
-            "inv_owner_ark": entry.owner,
-            "local_id": entry.local_id[0],
-            "created": version.created,
-        }
-        numbered = {"number": version.number, "note": entry.note, "created": version.created}
-        of.setdefault(objects, []).append({"id": number, "inv_owner_id": 1, **described})
-        of.setdefault(versions, []).append(
-            {"id": number, "inv_object_id": number, "ark": version.ark, **numbered}
-        )
-        of.setdefault(memberships, []).append({"inv_collection_id": 1, "inv_object_id": number})
-        of.setdefault(local_ids, []).append({"id": number, **named})
-        of.setdefault(ingests, []).append({"id": number, **own, **ingest, "index_number": 1})
-        for table, rows in (
-            (files, recording._files(entry, own)),
-            (dublin_kernels, recording._kernel(entry, own)),
-        ):
-            key = (number - 1) * 10
-            of.setdefault(table, []).extend({"id": key + nth, **row} for nth, row in enumerate(rows, 1))
-        tokens = frozenset(tokens_of(recording._findable(entry, ingest)))
-        of.setdefault(index._searches, []).append({"rowid": number, "tokens": tokens})
+        for table, rows in rows_of(number, stored(number)):
+            of.setdefault(table, []).extend(rows)
     return tuple(of.items())
+
+
+def rows_of(number: int, entry: Recording) -> Iterator[tuple[Table, list[dict[str, Any]]]]:
+    """The rows that the recording of a first version enters, with keys made of the object's number."""
+    ingest = recording._ingest(entry)
+    own = {"inv_object_id": number, "inv_version_id": number}
+    version = entry.version
+    described = {
+        "ark": version.ark,
+        "object_type": entry.object_type,
+        "role": entry.object_role,
+        "aggregate_role": entry.aggregate_role,
+        "version_number": version.number,
+        "created": version.created,
+        "modified": version.created,
+        **recording._erc_columns(entry),
+    }
+    named = {
+        "inv_object_ark": version.ark,
+        "inv_owner_ark": entry.owner,
+        "local_id": entry.local_id[0],
+        "created": version.created,
+    }
+    numbered = {"number": version.number, "note": entry.note, "created": version.created}
+    yield objects, [{"id": number, "inv_owner_id": 1, **described}]
+    yield versions, [{"id": number, "inv_object_id": number, "ark": version.ark, **numbered}]
+    yield memberships, [{"inv_collection_id": 1, "inv_object_id": number}]
+    yield local_ids, [{"id": number, **named}]
+    yield ingests, [{"id": number, **own, **ingest, "index_number": 1}]
+    for table, rows in (
+        (files, recording._files(entry, own)),
+        (dublin_kernels, recording._kernel(entry, own)),
+    ):
+        yield table, [{"id": (number - 1) * 10 + nth, **row} for nth, row in enumerate(rows, 1)]
+    tokens = frozenset(tokens_of(recording._findable(entry, ingest)))
+    yield index._searches, [{"rowid": number, "tokens": tokens}]
 
 
 def _bulk(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
     """The rows as SQLAlchemy would write them, by COPY or by one prepared statement."""
     names = [*rows[0]]
-    dialect = connection.dialect
+    values = bound(connection.dialect, table, rows)
+    driver: Any = connection.connection.driver_connection
+    listed = ", ".join(names)
+    if connection.dialect.name == "sqlite":
+        marks = ", ".join("?" * len(names))
+        driver.executemany(f"INSERT INTO {table.name} ({listed}) VALUES ({marks})", values)
+        return
+    with driver.cursor().copy(f"COPY {table.name} ({listed}) FROM STDIN") as copy:
+        copy.write(copied(values))
+
+
+def bound(dialect: Dialect, table: Table, rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[Any, ...]]:
+    """The values as the driver gets them from SQLAlchemy."""
+    names = [*rows[0]]
     types = [table.c[name].type.dialect_impl(dialect).bind_processor(dialect) for name in names]
     columns = [[row[name] for row in rows] for name in names]
     converted = [
         map(convert, column) if convert else column for convert, column in zip(types, columns, strict=True)
     ]
-    values = zip(*converted, strict=True)
-    driver: Any = connection.connection.driver_connection
-    listed = ", ".join(names)
-    if dialect.name == "sqlite":
-        marks = ", ".join("?" * len(names))
-        driver.executemany(f"INSERT INTO {table.name} ({listed}) VALUES ({marks})", values)
-        return
-    with driver.cursor().copy(f"COPY {table.name} ({listed}) FROM STDIN") as copy:
-        copy.write("".join("\t".join(map(_written, row)) + "\n" for row in values))
+    return zip(*converted, strict=True)
+
+
+def copied(values: Iterable[Iterable[object]]) -> str:
+    """The rows as COPY reads them."""
+    return "".join("\t".join(map(_written, row)) + "\n" for row in values)
 
 
 def _written(value: object) -> str:

@@ -65,7 +65,7 @@ class FixityRun:
 
 
 def fixity_report(inventory: SqlInventory, settings: Settings) -> FixityReport:
-    fixity.add_new_objects(inventory)
+    inventory.schedule_newest()
     own_periods = periods(inventory, Profiles(settings.profiles), settings)
     return FixityReport(
         counts=fixity.counts(inventory, own_periods, now()),

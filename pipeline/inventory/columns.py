@@ -1,11 +1,25 @@
-"""Types and kinds of columns in the tables of the inventory."""
+"""Types and kinds of columns in the tables of the inventory, and the values of a column."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from datetime import UTC, datetime
 
-from sqlalchemy import BigInteger, Column, DateTime, Dialect, ForeignKey, Integer, Text
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    ColumnElement,
+    Connection,
+    DateTime,
+    Dialect,
+    ForeignKey,
+    Integer,
+    Text,
+    func,
+    select,
+    true,
+)
 from sqlalchemy.types import TypeDecorator
 
 # PostgreSQL cannot store NUL; half of a surrogate pair is not a character
@@ -54,3 +68,14 @@ def of_column(table: str, *, index: bool = False, unique: bool = False) -> Colum
     return Column(
         f"{table.removesuffix('s')}_id", ForeignKey(f"{table}.id"), nullable=False, index=index, unique=unique
     )
+
+
+def distinct_values(
+    connection: Connection, column: ColumnElement[str], where: ColumnElement[bool] | None = None
+) -> Iterator[str]:
+    """The values of a column; the index is asked once for each value, and no other row is read."""
+    query = select(func.min(column)).where(true() if where is None else where)
+    value: str | None = connection.scalar(query)
+    while value is not None:
+        yield value
+        value = connection.scalar(query.where(column > value))

@@ -30,6 +30,7 @@ from pipeline.errors import ArklineError
 from pipeline.fixity import ReadBackFile
 from pipeline.inventory import tables
 from pipeline.inventory.base import DamagedFile, PreservationEvent
+from pipeline.inventory.columns import distinct_values
 from pipeline.inventory.description import FAIL, FIXITY_CHECK, PASS, preservation_event
 from pipeline.inventory.recording import enter_event
 from pipeline.inventory.sql import SqlInventory
@@ -37,15 +38,11 @@ from pipeline.inventory.tables import (
     events,
     fixities,
     fixity_reads,
-    ingests,
+    growth,
     objects,
     portions,
     proofs,
-    versions,
 )
-
-NEW_AT_A_TIME = 5_000
-"""Objects that one transaction adds to the schedule."""
 
 READS_PER_STATEMENT = 1_000
 
@@ -93,6 +90,7 @@ class Moment:
 @dataclass(frozen=True)
 class ScheduleCounts:
     objects: int
+    """Those that were counted as they were stored."""
     damaged: int
     """Objects whose last check found damage."""
     overdue: int
@@ -101,35 +99,9 @@ class ScheduleCounts:
     """When the oldest current period began."""
 
 
-def add_new_objects(inventory: SqlInventory) -> None:
-    """Add recorded objects that the schedule lacks, including those that an earlier release recorded."""
-    missing: Select[Any] = (
-        select(objects.c.id, ingests.c.profile, objects.c.created)
-        .join(versions, versions.c.inv_object_id == objects.c.id)
-        .join(ingests, ingests.c.inv_version_id == versions.c.id)
-        .outerjoin(fixities, fixities.c.inv_object_id == objects.c.id)
-        .where(versions.c.number == objects.c.version_number, fixities.c.inv_object_id.is_(None))
-        .limit(NEW_AT_A_TIME)
-    )
-    while rows := inventory.database.read(lambda connection: connection.execute(missing).all()):
-        new = [
-            {"inv_object_id": object_id, "profile": profile, "since": created, **_UNCHECKED}
-            for object_id, profile, created in rows
-        ]
-        inventory.database.write(
-            lambda connection, new=new: connection.execute(  # type: ignore[misc]
-                tables.insert(connection, fixities).on_conflict_do_nothing(), new
-            )
-        )
-
-
-_UNCHECKED = {"checked": None, "proved": None, "versions": 0, "files": 0, "bytes": 0, "damaged": 0}
-
-
 def scheduled_profiles(inventory: SqlInventory) -> tuple[str, ...]:
     """The collections of the objects in the schedule."""
-    query = select(fixities.c.profile).distinct().order_by(fixities.c.profile)
-    return inventory.database.read(lambda connection: tuple(connection.scalars(query)))
+    return inventory.database.read(lambda connection: tuple(distinct_values(connection, fixities.c.profile)))
 
 
 def next_due(
@@ -170,9 +142,11 @@ def counts(inventory: SqlInventory, periods: Mapping[str, timedelta], now: datet
     """The state of the whole schedule; `periods` as in `next_due`."""
 
     def read(connection: Connection) -> ScheduleCounts:
-        total, oldest = connection.execute(
-            select(func.count(), func.min(fixities.c.since)).where(fixities.c.profile.in_(periods))
-        ).one()
+        total = select(func.sum(growth.c.objects)).where(growth.c.profile.in_(periods))
+        oldest = (
+            connection.scalar(select(func.min(fixities.c.since)).where(fixities.c.profile == profile))
+            for profile in periods
+        )
         overdue = sum(
             connection.scalar(
                 select(func.count()).where(fixities.c.profile == profile, fixities.c.since < now - period)
@@ -180,8 +154,9 @@ def counts(inventory: SqlInventory, periods: Mapping[str, timedelta], now: datet
             or 0
             for profile, period in periods.items()
         )
-        damaged = connection.scalar(select(func.count()).where(fixities.c.damaged > 0))
-        return ScheduleCounts(total, damaged or 0, overdue, oldest)
+        damaged = connection.scalar(select(func.count(fixities.c.inv_object_id)).where(_DAMAGED))
+        objects_stored = int(connection.scalar(total) or 0)
+        return ScheduleCounts(objects_stored, damaged or 0, overdue, min(filter(None, oldest), default=None))
 
     return inventory.database.read(read)
 
@@ -329,12 +304,14 @@ def mark_reported(inventory: SqlInventory, ids: Collection[int], at: datetime) -
 
 def damage(inventory: SqlInventory, limit: int) -> tuple[PreservationEvent, ...]:
     """The last event of every object whose last check found damage, oldest first; at most `limit`."""
-    failed = select(func.max(events.c.id)).where(events.c.type == FIXITY_CHECK, events.c.outcome == FAIL)
-    latest = failed.group_by(events.c.inv_object_id)
+    own = events.alias()
+    latest = select(func.max(own.c.id)).where(
+        own.c.inv_object_id == fixities.c.inv_object_id, own.c.type == FIXITY_CHECK, own.c.outcome == FAIL
+    )
     query = (
         _events()
         .join(fixities, fixities.c.inv_object_id == objects.c.id)
-        .where(fixities.c.damaged > 0, events.c.id.in_(latest))
+        .where(_DAMAGED, events.c.id == latest.correlate(fixities).scalar_subquery())
         .order_by(events.c.id)
         .limit(limit)
     )

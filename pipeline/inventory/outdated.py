@@ -4,13 +4,14 @@ Rule: a version of a check is newer than another one if it was used first later.
 versions for a while do not take turns in repeating each other's work.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, and_, func, or_, select, true
+from sqlalchemy import ColumnElement, Connection, Select, and_, func, or_, select
 
+from pipeline.inventory.columns import distinct_values
 from pipeline.inventory.tables import CHECK_VERSION_LENGTH, checks, ingests, objects, versions
 
 BOTH = (True, False)
@@ -58,9 +59,9 @@ def older_than_newest(
     `installed`: check -> its version on the workers, which may be unused as yet.
     """
     older = {}
-    for name in (check,) if check is not None else _distinct(connection, checks.c.check_name):
+    for name in (check,) if check is not None else distinct_values(connection, checks.c.check_name):
         runs = [and_(checks.c.check_name == name, checks.c.last == last) for last in BOTH]
-        used = {one for of in runs for one in _distinct(connection, checks.c.check_version, of)}
+        used = {one for of in runs for one in distinct_values(connection, checks.c.check_version, of)}
         first = {version: _first_use(connection, name, version) for version in used}
         own = installed.get(name, "")[:CHECK_VERSION_LENGTH]
         began = max(filter(None, first.values()), default=None) if own in first or not own else None
@@ -68,17 +69,6 @@ def older_than_newest(
             version for version, at in first.items() if began is None or (at is not None and at < began)
         )
     return older
-
-
-def _distinct(
-    connection: Connection, column: ColumnElement[str], where: ColumnElement[bool] | None = None
-) -> Iterator[str]:
-    """The values of a column; the index is asked once for each value, and no other row is read."""
-    query = select(func.min(column)).where(true() if where is None else where)
-    value: str | None = connection.scalar(query)
-    while value is not None:
-        yield value
-        value = connection.scalar(query.where(column > value))
 
 
 def _first_use(connection: Connection, check: str, version: str) -> datetime | None:

@@ -16,6 +16,7 @@ from pipeline import causes
 from pipeline.fixity import StoredFile
 from pipeline.inventory import findings, growth
 from pipeline.inventory.base import PreservationEvent, Provenance, Recording
+from pipeline.inventory.columns import distinct_values
 from pipeline.inventory.search import index
 from pipeline.inventory.search.tokens import Findable
 from pipeline.inventory.tables import (
@@ -56,8 +57,8 @@ def local_ids_of(connection: Connection, ark: str) -> tuple[str, ...]:
 
 def arks_named(connection: Connection, local_id: str) -> tuple[str, ...]:
     """The ARKs with this local id: one per owner that uses the id."""
-    query = select(local_ids.c.inv_object_ark).where(local_ids.c.local_id == local_id)
-    return tuple(connection.scalars(query.order_by(local_ids.c.id)))
+    owned = distinct_values(connection, local_ids.c.inv_owner_ark)
+    return tuple(ark for owner in owned for ark in known_local_ids(connection, owner, [local_id]).values())
 
 
 def reserve_local_ids(connection: Connection, owner: str, ark: str, ids: Sequence[str]) -> None:
@@ -313,6 +314,8 @@ def enter(connection: Connection, recording: Recording, rebuilt_by: str = "") ->
     index.enter(connection, object_id, _findable(recording, ingest))
     findings.enter_first_runs(connection, object_id, version_id, recording.checks)
     growth.count_version(connection, version_id)
+    scheduled = {"inv_object_id": object_id, "profile": recording.profile, "since": recording.version.created}
+    insert_new(connection, fixities, [scheduled])
     if rebuilt_by:
         version, at = recording.version, now()
         rebuilt = PreservationEvent(

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from sqlalchemy import Column, Connection, Engine, MetaData, String, Table, inspect, select, text
 from sqlalchemy.schema import CreateColumn
 
+from pipeline.inventory import scheduled
 from pipeline.inventory.engine import LOCK_WAIT, transaction
 from pipeline.inventory.search import index
 from pipeline.inventory.tables import metadata
@@ -15,7 +16,7 @@ from pipeline.outcome import system
 
 _log = logging.getLogger(__name__)
 
-SCHEMA = "0018"
+SCHEMA = "0019"
 """The schema of this release; 0.3.0 had 0011, 0.2.1 0010, 0.2.0 0002, 0.1.0 0001; every change has one."""
 
 OLDEST = "0011"
@@ -27,6 +28,9 @@ Releases up to 0.2.1 wrote it with Alembic; up to 0.3.0 it had the schema's own 
 
 _SCHEMAS = Table("inv_schema", MetaData(), Column("number", String(32), primary_key=True))
 """The table with the schema's own number; absent up to 0.3.0."""
+
+SCHEDULED = "0019"
+"""The first schema whose releases enter every object in the fixity schedule as they record it."""
 
 PAUSE = 0.05
 """Seconds between two tries to enable write-ahead logging."""
@@ -122,6 +126,8 @@ def _upgrade(connection: Connection, name: str, before: Revision | None) -> None
                 one.create(connection, checkfirst=True)
     metadata.create_all(connection)
     index.create(connection)
+    if before is not None and (before.number or before.oldest) < SCHEDULED:
+        scheduled.enter_missing(connection)
     for table, number in ((_OLDEST, OLDEST), (_SCHEMAS, SCHEMA)):
         table.create(connection, checkfirst=True)
         connection.execute(table.delete())

@@ -35,6 +35,20 @@ def sees(sight: Sight, object_id: ColumnElement[int]) -> ColumnElement[bool]:
     return exists().where(of_object) & not_(exists().where(of_object, or_(*hidden)))
 
 
+def candidates(sight: Sight) -> tuple[ColumnElement[int], Select[tuple[int]]] | None:
+    """A column of keys, and its rows of the objects that may be seen; None if those are all or none.
+
+    In the order of an index, so that the first objects are found without reading the others.
+    """
+    own = ingests.alias()
+    if sight.depositor is not None:
+        return own.c.inv_object_id, select(own.c.inv_object_id).where(own.c.depositor == sight.depositor)
+    if sight.collections:
+        of_collections = own.c.profile.in_(sorted(sight.collections))
+        return own.c.inv_object_id, select(own.c.inv_object_id).where(of_collections)
+    return None
+
+
 def deposited_by(depositor: str, after: int) -> Select[tuple[int]]:
     """The keys above `after` of the objects that have a version of this depositor."""
     of_depositor = ingests.c.depositor == depositor

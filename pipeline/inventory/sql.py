@@ -14,6 +14,7 @@ from pipeline.inventory import (
     growth,
     outdated,
     recording,
+    scheduled,
     sight,
 )
 from pipeline.inventory.database import Database, read_deployment
@@ -46,12 +47,13 @@ def _write_deployment(connection: Connection, deployment: Deployment) -> None:
 
 def last_number(connection: Connection, prefix: str, *columns: Column[str]) -> int:
     """The highest number of a job (`jid`) or a batch (`bid`) in these columns; 0 if there is none."""
-    numbers = []
+    names = []
     for column in columns:
-        newest = select(column).where(column.like(f"{prefix}%"))
-        # by length first: names get longer beyond ten digits
-        numbers.append(connection.scalar(newest.order_by(func.length(column).desc(), column.desc()).limit(1)))
-    return max((number_of(name) for name in numbers if name), default=0)
+        newest = select(column).where(column.like(f"{prefix}%")).limit(1)
+        # in the order of the index, up to the first name that may be one of more digits: others sort after it
+        longest = newest.where(column >= f"{prefix}1").order_by(func.length(column).desc(), column.desc())
+        names += [connection.scalar(longest), connection.scalar(newest.order_by(column.desc()))]
+    return max((number_of(name) for name in names if name), default=0)
 
 
 def _is_empty(connection: Connection) -> bool:
@@ -149,6 +151,7 @@ class SqlInventory:
             return {}
         return self.database.read(lambda connection: recording.known_local_ids(connection, owner, local_id))
 
+    schedule_newest = _writes(scheduled.enter_newest)
     describe_object = _reads(description.describe)
     objects_with = _reads(by_findings.keys)
     found_objects = _reads(by_findings.found_objects)

@@ -166,6 +166,7 @@ ingests = Table(
     Column("index_number", Integer, nullable=False, server_default="0"),
     Column("counted", Boolean, nullable=True),  # NULL until inv_growth and inv_formats have the version
     Index(None, "depositor", "inv_object_id"),
+    Index(None, "profile", "inv_object_id"),
     Index(None, "index_number", "id"),
     _partial("ix_inv_ingests_uncounted", "counted IS NULL", "id"),
 )
@@ -257,11 +258,11 @@ fixities = Table(
     time_column("since"),
     Column("checked", Utc, nullable=True),
     Column("proved", Utc, nullable=True),
-    Column("versions", Integer, nullable=False),
-    Column("files", Integer, nullable=False),
-    Column("bytes", BigInteger, nullable=False),
+    Column("versions", Integer, nullable=False, default=0),
+    Column("files", Integer, nullable=False, default=0),
+    Column("bytes", BigInteger, nullable=False, default=0),
     # files and descriptions that the last check found to be damaged
-    Column("damaged", Integer, nullable=False, index=True),
+    Column("damaged", Integer, nullable=False, index=True, default=0),
     Index(None, "profile", "since"),
     Index(None, "profile", "checked"),
     _partial("ix_inv_fixities_damage", "damaged > 0", "profile"),

@@ -204,7 +204,7 @@ class Schedule:
         self, pace: Pace, now: Callable[[], datetime], on_read: OnRead = ignore, lead: float = LEAD
     ) -> Iterator[FixityCheck | Unreadable]:
         """Check every due object until `pace` is over; an interrupted check of an object is continued."""
-        fixity.add_new_objects(self.inventory)
+        self.inventory.schedule_newest()
         own_periods = self.periods()
         began = records.now()
         skip: set[str] = set()

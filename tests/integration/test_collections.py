@@ -10,7 +10,6 @@ import pytest
 from sqlalchemy import update
 
 from pipeline.attempt import UNATTENDED
-from pipeline.inventory import fixity
 from pipeline.inventory.growth import SpaceDay
 from pipeline.inventory.tables import fixities, growth, ingests
 from pipeline.principal import Role
@@ -139,7 +138,6 @@ def test_everybody_sees_her_own_collections_and_of_them_her_own_deposits(
 def test_damage_is_counted_for_all_and_named_for_operators(
     web: Web, olga: Caller, repository: Repository, arks: tuple[str, str]
 ) -> None:
-    fixity.add_new_objects(repository.inventory)
     repository.inventory.database.run(update(fixities).values(damaged=1).where(fixities.c.inv_object_id == 1))
     depositor = web.caller(Role.DEPOSITOR, ["demo"], name="dora")
 

@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import psycopg
@@ -85,8 +85,12 @@ class Server:
         if self._owner:
             shutil.chown(draft, self._owner)
         draft.replace(kept)
+        self.configure({"ssl": "on", "ssl_cert_file": f"{kept}", "ssl_key_file": f"{kept}"})
+
+    def configure(self, settings: Mapping[str, str]) -> None:
+        """Settings that count from the next start on."""
         with (self.folder / "data" / "postgresql.conf").open("a") as configuration:
-            configuration.write(f"ssl=on\nssl_cert_file='{kept}'\nssl_key_file='{kept}'\n")
+            configuration.writelines(f"{name} = '{value}'\n" for name, value in settings.items())
 
     @property
     def pid(self) -> int:

@@ -156,7 +156,6 @@ def test_the_fixity_of_a_collection_has_what_is_due_and_what_is_damaged(inventor
     for name in "abc":
         inventory.record(of_job(name))
     inventory.record(of_job("other", profile="maps"))
-    fixity.add_new_objects(inventory)
     inventory.database.write(
         lambda connection: connection.execute(
             text("UPDATE inv_fixities SET damaged = 1, checked = since WHERE inv_object_id = 1")

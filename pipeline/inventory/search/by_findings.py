@@ -13,7 +13,7 @@ from sqlalchemy import ColumnElement, Connection, Select, and_, exists, false, f
 
 from pipeline.checks import CheckVerdict
 from pipeline.inventory import growth, outdated
-from pipeline.inventory.sight import EVERYTHING, Sight, deposited_by, sees
+from pipeline.inventory.sight import EVERYTHING, Sight, candidates, deposited_by, sees
 from pipeline.inventory.tables import checks, files, findings, ingests, objects, versions
 
 SHOWN_MATCHES = 10
@@ -87,7 +87,9 @@ def keys(
 ) -> tuple[int, ...]:
     """The keys above `after` of objects that meet the conditions, in their order."""
     column, query = _matching(search, _older(connection, search))
-    if sight.depositor is not None:
+    if search == FindingSearch() and (own := candidates(sight)):
+        column, query = own
+    elif sight.depositor is not None:
         query = query.where(column.in_(deposited_by(sight.depositor, after)))
     # in the order of an index, so that a page reads its own rows only
     query = query.distinct().where(column > after, sees(sight, column)).order_by(column)
