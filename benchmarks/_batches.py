@@ -44,9 +44,13 @@ def deposit_files(session: Session, settings: Settings, source: str, folder: Pat
     `source` is the URL of a source that serves `folder`, for the manifest.
     """
     name = f"{uuid.uuid4().hex}.checkm"
-    manifest = write(ManifestProfile.FILE_BATCH, [_row(source, number) for number in range(jobs)])
-    (folder / name).write_bytes(manifest)
+    (folder / name).write_bytes(manifest_of(source, jobs))
     return submit(session, settings, f"{source}/{name}", SubmissionType.SINGLE_FILE_BATCH_MANIFEST)
+
+
+def manifest_of(source: str, jobs: int) -> bytes:
+    """A manifest of small files, one object each."""
+    return write(ManifestProfile.FILE_BATCH, [_row(source, number) for number in range(jobs)])
 
 
 def _row(source: str, number: int) -> Row:

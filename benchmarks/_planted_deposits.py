@@ -8,6 +8,7 @@ rows. A folder is planted once; an interrupted planting begins anew.
 import random
 import re
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -79,6 +80,9 @@ PARTS: tuple[tuple[Table, ...], ...] = (
 )
 """The tables that one process fills."""
 
+AT_ONCE = 4
+"""Indexes that are created at the same time."""
+
 FEW = 10_000
 """Objects up to which one process fills all tables."""
 
@@ -112,7 +116,8 @@ def planted(folder: Path, count: int) -> Iterator[postgresql.Server]:
 
 
 def plant(url: str, count: int) -> None:
-    """Replace what the inventory has by objects with the numbers 1 to `count`."""
+    """Replace what the database has by an inventory of objects with the numbers 1 to `count`."""
+    _execute(url, "DROP SCHEMA public CASCADE; CREATE SCHEMA public")
     inventory = open_inventory(url)
     inventory.database.read(lambda _: None)  # creates the tables
     inventory.database.close()
@@ -126,16 +131,25 @@ def plant(url: str, count: int) -> None:
                 pool.map(fill, range(len(PARTS)))
         else:
             list(map(fill, range(len(PARTS))))
-        for statement in again:
-            connection.execute(statement.encode())
+    with ThreadPoolExecutor(AT_ONCE) as threads:
+        for of_one_kind in again:  # foreign keys need the unique ones
+            list(threads.map(partial(_execute, url), of_one_kind))
     inventory.database.write(_complete)
     inventory.database.close()
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("ANALYZE")
 
 
-def _drop_indexes(connection: psycopg.Connection) -> list[str]:
-    """Drop the indexes and constraints of all tables to fill; returns the statements that create them."""
+def _execute(url: str, statement: str) -> None:
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(statement.encode())
+
+
+def _drop_indexes(connection: psycopg.Connection) -> tuple[list[str], list[str], list[str]]:
+    """Drop the indexes and constraints of all tables to fill; returns the statements that create them.
+
+    The index of the tokens takes longest, and comes first.
+    """
     filled = [table.name for part in PARTS for table in part]
     constraints = connection.execute(
         "SELECT conrelid::regclass::text, conname, pg_get_constraintdef(oid), contype = 'f' "
@@ -143,17 +157,22 @@ def _drop_indexes(connection: psycopg.Connection) -> list[str]:
         "ORDER BY contype = 'f' DESC",
         (filled, filled),
     ).fetchall()
-    again: list[str] = []
+    unique, foreign_keys = list[str](), list[str]()
     for table, name, definition, foreign in constraints:
         connection.execute(f"ALTER TABLE {table} DROP CONSTRAINT {name}".encode())
         # the rows are known to be right; new ones are compared
-        again.insert(0, f"ALTER TABLE {table} ADD CONSTRAINT {name} {definition}" + " NOT VALID" * foreign)
+        added = f"ALTER TABLE {table} ADD CONSTRAINT {name} {definition}"
+        if foreign:
+            foreign_keys.append(f"{added} NOT VALID")
+        else:
+            unique.append(added)
     indexes = connection.execute(
         "SELECT indexname, indexdef FROM pg_indexes WHERE tablename = ANY(%s)", (filled,)
     ).fetchall()
     for name, _ in indexes:
         connection.execute(f"DROP INDEX {name}".encode())
-    return [*(definition for _, definition in indexes), *again]
+    own = sorted((definition for _, definition in indexes), key=lambda text: " gin " not in text)
+    return own, unique, foreign_keys
 
 
 def _fill(url: str, count: int, end: datetime, part: int) -> None:
@@ -334,11 +353,15 @@ def _complete(connection: Connection) -> None:
     assert connection.scalar(select(objects.c.id).limit(1))
 
 
+def ark_of(number: int) -> str:
+    return f"{_IDENTIFIED[0]}{number:09d}"
+
+
 def known(number: int) -> Known:
     """The planted object with this number."""
     of_template = stored(number % TEMPLATES)
     return Known(
-        ark=f"ark:/99999/fk4{number:09d}",
+        ark=ark_of(number),
         local_id=f"mue-{number:09d}",
         jid=f"jid{number:010d}",
         profile=of_template.profile,

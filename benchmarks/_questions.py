@@ -14,7 +14,7 @@ from typing import Any
 
 from sqlalchemy import Connection, event
 
-from pipeline.inventory import fixity
+from pipeline.inventory import fixity, scheduled
 from pipeline.inventory.fixity import Moment
 from pipeline.inventory.search.by_findings import FindingSearch
 from pipeline.inventory.sight import EVERYTHING, Sight
@@ -52,7 +52,7 @@ SLOW = 100.0
 Question = Callable[[SqlInventory], object]
 
 
-def questions(known: Known, newest: int) -> dict[str, Question]:
+def questions(known: Known, newest: int = scheduled.NEWEST) -> dict[str, Question]:
     """By who asks; `newest`: the objects that a run of the fixity schedule looks at."""
     at = now()
     return {**_scheduled(known, at, newest), **_shown(known, at)}

@@ -295,8 +295,7 @@ proofs = Table(
     Column("bytes_read", BigInteger, nullable=False),
     Column("bytes_total", BigInteger, nullable=False),
     prose_column("message"),
-    # as JSON; NULL if the check could not be done
-    Column("custody", Text, nullable=True),
+    Column("custody", Text, nullable=True),  # as JSON; NULL if the check could not be done
 )
 
 # PREMIS events in the life of a stored object, except those that are columns of inv_ingests: downloaded,

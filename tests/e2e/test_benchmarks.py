@@ -24,6 +24,7 @@ PROJECT = Path(__file__).parent.parent.parent
 ALWAYS = {
     "both_sides_of_a_benchmark_of_the_fleet",
     "retrievals_beside_a_process_that_hashes_and_sends_the_same_files",
+    "deposits_with_many_objects_and_with_none",
 }
 
 Case = Callable[[], None]
@@ -134,6 +135,16 @@ def _the_preview_of_a_deposit_and_a_correction() -> None:
 
     assert 0 < figures["preview_cpu_s"] <= figures["slowest_preview_cpu_s"]
     assert figures["correction_bytes"] < 200
+
+
+@case
+def _deposits_with_many_objects_and_with_none() -> None:
+    result = output("endurance", objects=300, stored=3, block=1, minutes=0, jobs=2, workers=1)
+
+    figures = result.get("figures", {})
+    assert (result["ratio"] > 0, result["rounds"]) == (True, 1)
+    assert figures["jobs"] >= 2
+    assert figures["questions"] > 30
 
 
 @case
