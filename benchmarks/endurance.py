@@ -5,8 +5,9 @@ PostgreSQL with `ARKLINE_BENCH_OBJECTS` objects of nine files and a storage root
 `ARKLINE_BENCH_STORED` of them; the other side begins with nothing. Both are on the same ZooKeeper, Redis and
 PostgreSQL, each with its own fleet, and take turns of `ARKLINE_BENCH_BLOCK` seconds: while one of them has
 jobs, the other has none. `--minutes`, or `ARKLINE_BENCH_MINUTES`, are those of each side. `ratio` divides the
-jobs a second of the full side by those of the other, for each pair of turns. Ended batches leave the record
-after a quarter of the minutes (`retention_s`), with the scheduled clean-up.
+jobs a second of the full side by those of the other, for each pair of turns, and `cpu_ratio` the CPU of fleet
+and servers for a job, which says more on a machine with other work. Ended batches leave the record after a
+quarter of the minutes (`retention_s`), with the scheduled clean-up.
 
 At the end, each question of the scheduled work and of the pages is asked of the full inventory:
 `questions_rows` and `questions_ms` have those that read more than 2,000 rows, or take more than 100 ms.
@@ -31,10 +32,11 @@ from typing import Any
 
 from benchmarks import _cloned_objects, _planted_deposits, _questions, _source
 from benchmarks._batches import end_of, manifest_of
+from benchmarks._costs import spread
 from benchmarks._machine import host, use_two_cores
 from benchmarks._options import option
 from benchmarks._output import report
-from benchmarks._processes import children, megabytes
+from benchmarks._processes import children, cpu_seconds, megabytes
 from entrypoints.stack.child import Process
 from pipeline.inventory.sql import open_inventory
 from pipeline.records import Submission, SubmissionType
@@ -92,6 +94,7 @@ class Side:
     session: Session
     own: Fleet
     profiles: Iterator[str]
+    servers: Sequence[int]
     processes: list[Process] = field(default_factory=list)
     turns: list["Turn"] = field(default_factory=list)
 
@@ -103,15 +106,17 @@ class Side:
 
     def drive(self, source: str, folder: Path, seconds: float) -> None:
         """Deposit without a pause for that long, and wait until all of it has ended."""
-        began, jobs, waiting = time.monotonic(), 0, deque[str]()
+        pids = [*self.servers, *(one.pid for one in self.processes)]
+        began, used, jobs, waiting = time.monotonic(), cpu_seconds(pids), 0, deque[str]()
         while waiting or time.monotonic() < began + seconds:
             while len(waiting) < AT_ONCE and time.monotonic() < began + seconds:
                 waiting.append(self._deposit(source, folder))
             end_of(self.session, waiting.popleft())
             jobs += JOBS
-        took = time.monotonic() - began
-        pids = [pid for one in self.processes for pid in (one.pid, *children(one.pid))]
-        self.turns.append(Turn(jobs, jobs / took, sum(map(megabytes, pids)), sum(map(_descriptors, pids))))
+        took, cpu = time.monotonic() - began, cpu_seconds(pids) - used
+        own = [pid for one in self.processes for pid in (one.pid, *children(one.pid))]
+        memory, descriptors = sum(map(megabytes, own)), sum(map(_descriptors, own))
+        self.turns.append(Turn(jobs, jobs / took, 1000 * cpu / jobs, memory, descriptors))
 
     def _deposit(self, source: str, folder: Path) -> str:
         name = f"{uuid.uuid4().hex}.checkm"
@@ -133,6 +138,8 @@ class Side:
 class Turn:
     jobs: int
     jobs_a_second: float
+    cpu_ms: float
+    """For a job, of the fleet and the servers."""
     megabytes: float
     """Of all processes of the fleet."""
     descriptors: int
@@ -164,11 +171,15 @@ def measured(opened: ExitStack, home: Path, minutes: float) -> tuple[dict[str, A
     arks = (_planted_deposits.ark_of(number) for number in range(OBJECTS, OBJECTS - STORED, -1))
     _cloned_objects.clone(source, root, arks)
     planted = time.monotonic() - began
-    common = common_settings(opened, place, retention=max(1, int(15 * minutes)))
-    urls = {"full": server.dsn("postgres"), "empty": server.new_database()}
+    common, servers = common_settings(opened, place, retention=max(1, int(15 * minutes)))
+    servers.append(server.pid)
+    stored: dict[str, dict[str, object]] = {
+        "full": {"inventory_url": server.dsn("postgres"), "storage_root": root},
+        "empty": {"inventory_url": server.new_database()},
+    }
     sides = {
-        name: side(opened, {**common, "home": place / name, "inventory_url": url}, name)
-        for name, url in urls.items()
+        name: side(opened, {**common, "home": place / name, **own}, name, servers)
+        for name, own in stored.items()
     }
     for one in sides.values():
         one.start()
@@ -177,19 +188,27 @@ def measured(opened: ExitStack, home: Path, minutes: float) -> tuple[dict[str, A
     for turn in range(max(1, round(60 * minutes / BLOCK))):
         for one in sorted(sides.values(), key=lambda one: one.settings.zk_root, reverse=bool(turn % 2)):
             one.drive(source, place, BLOCK)
-    full, empty = sides["full"], sides["empty"]
+    figures, ratios, met = _compared(sides["full"], sides["empty"])
+    return {"minutes": minutes, "planted_s": round(planted), **figures}, ratios, met
+
+
+def _compared(full: Side, empty: Side) -> tuple[dict[str, Any], list[float], bool]:
+    """Figures of both, and the jobs a second of the full side by those of the other."""
     rates = [turn.jobs_a_second for turn in full.turns]
     ratios = [own / turn.jobs_a_second for own, turn in zip(rates, empty.turns, strict=True)]
+    cpu = [own.cpu_ms / turn.cpu_ms for own, turn in zip(full.turns, empty.turns, strict=True)]
     quarters, flat = _quarters(rates), _flat(full.turns)
     figures = {
         "objects": OBJECTS,
         "stored": STORED,
-        "planted_s": round(planted),
-        "minutes": minutes,
         "turn_s": BLOCK,
         "retention_s": full.settings.retention,
         "full_jobs_a_second": [round(rate, 1) for rate in rates],
         "empty_jobs_a_second": [round(turn.jobs_a_second, 1) for turn in empty.turns],
+        "cpu_ratio": round(median(cpu), 3),
+        "cpu_ratio_range": spread(cpu),
+        "full_cpu_ms": round(median(turn.cpu_ms for turn in full.turns), 1),
+        "empty_cpu_ms": round(median(turn.cpu_ms for turn in empty.turns), 1),
         "least_jobs_a_second": round(min(rates), 1),
         "least_goal": LEAST,
         "last_quarter": round(quarters, 2),
@@ -205,32 +224,36 @@ def measured(opened: ExitStack, home: Path, minutes: float) -> tuple[dict[str, A
     return figures, ratios, met
 
 
-def common_settings(opened: ExitStack, place: Path, retention: int) -> dict[str, object]:
-    """The settings of both sides: the same servers and collections."""
+def common_settings(opened: ExitStack, place: Path, retention: int) -> tuple[dict[str, object], list[int]]:
+    """The settings of both sides, with the same collections, and the ids of their servers."""
     record_server = opened.enter_context(zookeeper.running(place / "zookeeper", quick_start=False))
     messages = opened.enter_context(redis.running(place / "redis"))
     profiles = place / "profiles"
     profiles.mkdir()
     for name in names():
         (profiles / f"{name}.yaml").write_text(PROFILE.format(name=name))
+    servers = [record_server.process.pid, messages.process.pid]
     return {
         "zk_hosts": record_server.hosts,
         "broker_url": messages.url,
         "profiles": profiles,
         "allow_networks": "127.0.0.0/8",
         "retention": retention,
-    }
+        # the storage root has not all of the objects, so none shall be due
+        "fixity_days": 3_650,
+    }, servers
 
 
 def names() -> list[str]:
     return [f"quay{number}" for number in range(COLLECTIONS)]
 
 
-def side(opened: ExitStack, given: Mapping[str, object], name: str) -> Side:
+def side(opened: ExitStack, given: Mapping[str, object], name: str, servers: Sequence[int]) -> Side:
     settings = Settings.model_validate({**given, "zk_root": f"/{name}", "broker_prefix": f"{name}:"})
     session = opened.enter_context(connect(settings))
     join_missing(stores.stores_of(session, settings))  # the planted inventory belongs to no record yet
-    return Side(settings, session, opened.enter_context(fleet(settings, forked=False)), cycle(names()))
+    own = opened.enter_context(fleet(settings, forked=False))
+    return Side(settings, session, own, cycle(names()), servers)
 
 
 def _quarters(rates: Sequence[float]) -> float:
