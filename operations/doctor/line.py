@@ -77,10 +77,10 @@ def clock(name: str, ahead: float, uncertain: float) -> Line:
 TESTED = {
     "Python": ("3.11", "3.12", "3.13", "3.14"),
     "ZooKeeper": ("3.8", "3.9"),
-    "Redis": ("7", "8", "9"),
+    "Redis or Valkey": ("7", "8", "9"),
     "PostgreSQL": ("14", "15", "16", "17", "18"),
 }
-"""The releases of ci.yml; of Redis and Valkey, the oldest is Debian 12's."""
+"""Python as in ci.yml; of Redis and Valkey, the oldest is Debian 12's."""
 
 
 def release(name: str, product: str, version: str, page: str, shown: str = "") -> Line:

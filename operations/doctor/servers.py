@@ -125,7 +125,8 @@ def broker(settings: Settings) -> Iterator[Line]:
         message = f"Redis at {broker_address(settings)} does not answer: {error}"
         raise ServiceUnreachable(message).with_remedies(Remedy(Action.START_BROKER)) from error
     version = str(facts.get("valkey_version") or facts["redis_version"])
-    yield release("version", "Redis", version, SERVERS, f"{facts.get('server_name', 'redis')} {version}")
+    shown = f"{facts.get('server_name', 'redis')} {version}"
+    yield release("version", "Redis or Valkey", version, SERVERS, shown)
     policy, most, used = facts["maxmemory_policy"], int(facts["maxmemory"]), int(facts["used_memory"])
     evicts = policy != "noeviction"
     step = f"set maxmemory-policy noeviction: it deletes messages when it is full {SERVERS}"
@@ -178,7 +179,8 @@ def inventory(settings: Settings) -> Iterator[Line]:
         yield line("version", f"SQLite {sqlite3.sqlite_version}")
         kind = _file_system_of(Path(url.database or ""))
         step = f"use PostgreSQL: the locks of SQLite do not hold there {SERVERS}"
-        yield line("place", f"{url.database} on {kind}", step, wrong=kind.startswith(NETWORK))
+        place = f"{url.database}{f' on {kind}' if kind else ''}"
+        yield line("place", place, step, wrong=kind.startswith(NETWORK))
         return
     place = url.render_as_string(hide_password=True)
     engine = new_engine(url.set(drivername="postgresql+psycopg"))
