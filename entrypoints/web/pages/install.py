@@ -16,7 +16,6 @@ from entrypoints.web.pages import (
     board,
     collections,
     deposits,
-    device_login,
     documentation,
     fleet,
     lists,
@@ -44,7 +43,6 @@ PAGES = (
     acting,
     notifications,
     documentation,
-    device_login,
     login,
 )
 

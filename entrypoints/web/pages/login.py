@@ -1,4 +1,4 @@
-"""Page login, access to pages, and errors as pages."""
+"""Logins at a page, also of programs, access to pages, and errors as pages."""
 
 from __future__ import annotations
 
@@ -16,15 +16,18 @@ from entrypoints.web.authentication import (
     clear_login,
     count,
     counted,
+    credential_of,
     end_login,
     principal_of,
     set_login,
 )
-from entrypoints.web.context import context_of
+from entrypoints.web.context import context_of, site_of
 from entrypoints.web.limits import TooMany
 from entrypoints.web.pages import acts
 from entrypoints.web.pages.templating import is_local, page
 from entrypoints.web.problems import retry_after, status_of
+from entrypoints.web.routes.login import PAGE
+from operations import device_login
 from operations.tokens import InvalidToken, hash_of
 from pipeline.errors import ArklineError, ServiceUnreachable
 from pipeline.principal import Interface, Principal, Role
@@ -114,6 +117,42 @@ def logout(request: Request) -> Response:
     answer = RedirectResponse("/login", status_code=303)
     clear_login(request, answer)
     return answer
+
+
+@router.get(PAGE)
+def show_device_login(request: Request, caller: PageCaller, code: str = "") -> HTMLResponse:
+    return _device_page(request, caller, code)
+
+
+@router.post(PAGE)
+def answer_device_login(
+    request: Request, caller: PageCaller, code: Annotated[str, Form()], answer: Annotated[str, Form()]
+) -> HTMLResponse:
+    return _device_page(request, caller, code, answer)
+
+
+def _device_page(request: Request, caller: Principal, code: str, answer: str = "") -> HTMLResponse:
+    """The login with this code, after the answer `yes` or `no` if there is one."""
+    login, problem, status, site = None, "", 200, site_of(request)
+    try:
+        if code:
+            context_of(request).login_codes.count(caller.name, "entered a code")
+            _, login = device_login.find(site, code)
+        if answer:
+            allowed, credential = answer == "yes", credential_of(request)
+            device_login.answer(site, caller, credential, code, allowed=allowed)
+    except ArklineError as error:
+        problem, status = str(error), status_of(error)
+    return page(
+        request,
+        "device_login.html",
+        code=code,
+        login=login,
+        problem=problem,
+        answered="" if problem else answer,
+        days=device_login.TOKEN_DAYS,
+        status=status,
+    )
 
 
 def to_login(request: Request) -> Response:
