@@ -80,12 +80,6 @@ class Quota:
             with self._guard:
                 self._unwritten -= more
 
-    @property
-    def used(self) -> Used:
-        self._measure_if_due()
-        with self._guard:
-            return (self._measured or Used()) + self._added
-
     def _take(self, more: Used) -> None:
         self._measure_if_due()
         if not self._taken(more):

@@ -135,7 +135,7 @@ def test_limits_are_shown_before_the_upload_and_mail_at_the_end_is_one_tick(
             dora.log_in(token)
             page = dora.open("/deposits/new")
             expect(page.get_by_text("10.0 TB are agreed for all its objects")).to_be_visible()
-            expect(page.get_by_text("removed; 0 bytes are there")).to_be_visible()
+            expect(page.get_by_text("together until they are stored and removed")).to_be_visible()
             choose(page, tmp_path / "a.txt")
             expect(page.get_by_text("1 object of 1 file")).to_be_visible()
             page.get_by_label("Mail me when").check()

@@ -90,7 +90,6 @@ BOUNDED = {
     "GET /fleet": "what was asked for all pages together",
     "GET /help/deposit": _TEMPLATE,
     "GET /docs": _TEMPLATE,
-    "GET /deposits/new": _PROFILES,
     "GET /live/board": _STREAM,
     "GET /live/jobs/{jid}": _STREAM,
     "GET /live/batches/{bid}": _STREAM,

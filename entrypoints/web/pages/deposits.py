@@ -67,9 +67,10 @@ def deposits(request: Request, caller: PageCaller, after: str | None = None) -> 
 
 
 @router.get("/deposits/new")
+@slow("record_work")
 def new(request: Request, caller: PageCaller) -> HTMLResponse:
     caller.require(Role.DEPOSITOR, "deposit", next(iter(caller.collections or ()), None))
-    return _form(request, caller)
+    return _form(request, caller, mailed=notifications.mailed(site_of(request), caller))
 
 
 @router.post("/deposits")
@@ -204,8 +205,13 @@ def _form(
     fields: Mapping[str, str] = NO_FIELDS,
     problem: str = "",
     wrong: str = "",
+    mailed: str = "",
 ) -> HTMLResponse:
-    """The form, with the values that were sent; `wrong`: the field that the problem is of."""
+    """The form, with the values that were sent; `wrong`: the field that the problem is of.
+
+    It reads profiles alone: no service that is away costs anybody what was entered.
+    `mailed`: the address that gets a mail.
+    """
     site = context_of(request).site
     allowed = [
         name for name in site.profiles.names() if caller.collections is None or name in caller.collections
@@ -217,8 +223,7 @@ def _form(
         limits={name: (most, agreed) for name, most, agreed in _limits(site, allowed[:LIMITS_SHOWN])},
         upload_bytes=site.settings.upload_bytes,
         own_bytes=site.settings.upload_bytes_of_owner,
-        own_used=site.quotas.of(caller.identity).used.size,
-        mailed=notifications.mailed(site, caller),
+        mailed=mailed,
         can_mail=bool(site.settings.callback_secret.get_secret_value()),
         kinds=list(SubmissionType),
         fields=fields,
