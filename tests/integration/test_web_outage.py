@@ -19,7 +19,7 @@ from tasks.stores import claim_key
 from tests.servers.proxy import Proxy
 from tests.support import planting
 from tests.support.remedy_world import write_profiles
-from tests.support.web import Caller, Web, new_token, serving, serving_board
+from tests.support.web import Caller, Web, browser, new_token, serving, serving_board
 from zkstate.care.deployment import RecordDeployment
 from zkstate.connection.session import Session
 from zkstate.fleet import holds, hosts, outages
@@ -286,3 +286,17 @@ def test_a_web_process_that_starts_before_the_record_exists_prepares_it(
 
         while (status := operator.post("/v1/batches", deposit).status_code) != 201:
             assert time.monotonic() < deadline, status
+
+
+def test_a_form_that_is_sent_while_zookeeper_is_away_keeps_what_was_entered(
+    settings: Settings, zookeeper_proxy: Proxy
+) -> None:
+    with serving(settings.model_copy(update={"zk_hosts": zookeeper_proxy.hosts})) as web:
+        dana = browser(web, Role.DEPOSITOR, "dana", ["demo"])
+        zookeeper_proxy.refuse()
+
+        address = "http://example.org/mole.tif"
+        answer = dana.send("/deposits", collection="demo", url=address, title="South Mole")
+
+        assert (answer.status_code, 'value="South Mole"' in answer.text) == (422, True)
+        zookeeper_proxy.accept()
