@@ -16,7 +16,6 @@ from sqlalchemy import (
     ForeignKey,
     Integer,
     Text,
-    func,
     select,
     true,
 )
@@ -74,7 +73,8 @@ def distinct_values(
     connection: Connection, column: ColumnElement[str], where: ColumnElement[bool] | None = None
 ) -> Iterator[str]:
     """The values of a column; the index is asked once for each value, and no other row is read."""
-    query = select(func.min(column)).where(true() if where is None else where)
+    # no minimum: without fresh statistics, PostgreSQL would read all rows of a new value
+    query = select(column).where(true() if where is None else where).order_by(column).limit(1)
     value: str | None = connection.scalar(query)
     while value is not None:
         yield value
