@@ -18,7 +18,7 @@ from tests.support import compared, nightly
 from tools.checkout import PROJECT
 from tools.simulation import comparison
 
-SEEDS = (6, 7, 10, 21, 28, *range(10_000, 10_000 + nightly.often(10, 400)))
+SEEDS = (6, 7, 10, 21, 28, 20_267, 40_074, *range(10_000, 10_000 + nightly.often(10, 400)))
 """Of requests whose answers once differed, and others. COMPARED=20000-20500 compares those."""
 
 if asked := os.environ.get("COMPARED"):

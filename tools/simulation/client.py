@@ -326,7 +326,7 @@ class SimulatedClient(Client):
             answer: Any = self._answer_of(request, session)
         except ZookeeperError as error:
             answer = error
-        if link == self._link and not self.loses_answers:
+        if link == self._link:
             self.deliver(partial(self._receive, request, number, answer, network.ensemble.zxid))
         return None
 
@@ -365,6 +365,8 @@ class SimulatedClient(Client):
 
     def deliver(self, act: Callable[[], None]) -> None:
         """Have the client get an answer or an event, after what was sent to it before."""
+        if self.loses_answers:
+            return
         link = self._link
         self._returns = max(self._returns, self._world.now) + self._network.delay()
 
