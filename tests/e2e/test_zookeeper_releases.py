@@ -9,12 +9,10 @@ from operations.doctor.line import Verdict
 from pipeline.settings import Settings
 from pipeline.states import BatchState
 from tests.e2e.collection import put_collection, submit
-from tests.integration.test_model import Pipeline
 from tests.servers import debian_zookeeper
 from tests.servers import zookeeper as zookeeper_servers
 from tests.servers.http_source import HttpSource
 from tests.support.fleet import Fleet, batch_ended, quiet
-from tests.support.record_machine import run_machine
 from zkstate.connection.session import Session
 
 
@@ -26,17 +24,14 @@ def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[zookeeper_se
             yield server
 
 
-def test_workers_and_operators_in_any_order_keep_the_record_of_a_3_9_server_consistent(
-    zookeeper: zookeeper_servers.Server, settings: Settings
+def test_a_batch_is_stored_and_reported_with_a_3_9_server(
+    zookeeper: zookeeper_servers.Server,
+    session: Session,
+    settings: Settings,
+    fleet: Fleet,
+    source: HttpSource,
 ) -> None:
     assert zookeeper_servers.version(zookeeper.port)[:2] == (3, 9)
-
-    run_machine(Pipeline, settings, examples=5)
-
-
-def test_a_batch_is_stored_and_reported_with_a_3_9_server(
-    session: Session, settings: Settings, fleet: Fleet, source: HttpSource
-) -> None:
     fleet.worker()
     bid = submit(session, settings, put_collection(source, objects=3, files=2))
 

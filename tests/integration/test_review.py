@@ -23,14 +23,13 @@ from pipeline.states import JOB, BatchState, Bucket, Event, FailureKind, JobStat
 from tasks import stores
 from tests.e2e.collection import put_collection, submit
 from tests.e2e.test_task_events import enable_events, said_of, watched
-from tests.integration.test_sweep import later
+from tests.integration.test_sweep import MOST, later
 from tests.servers.http_source import HttpSource
 from tests.support import cli as arkline
 from tests.support import planting
 from tests.support.fleet import Fleet, batch_ended, fleet, job_reaches
 from tests.support.operators import ANN
 from tests.support.polling import eventually
-from tests.support.record_machine import MOST
 from zkstate import codec, paths
 from zkstate.care.audit import audit
 from zkstate.connection.session import Session
