@@ -187,8 +187,8 @@ class History:
 
     def _note(self, problems: Iterable[str]) -> None:
         for problem in problems:
-            if self.plan.fails and problem.startswith("failed: "):
-                continue
+            if problem.startswith("failed: ") and (self.plan.fails or "cancelled" in problem):
+                continue  # a batch whose jobs a person has cancelled ends by its worker's report
             self.world.note("record", "broken", problem)
             self.outcome.problems.append(f"{problem} (at {self.world.now:.3f})")
 
