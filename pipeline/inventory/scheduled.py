@@ -1,6 +1,6 @@
 """The entry of every object in the fixity schedule: made with the object's first version.
 
-Releases with a schema before 0019 did not enter it: an upgrade does, and the schedule's runs do for objects
+Releases with a schema before 0019 did not enter it: each upgrade does, and the schedule's runs do for objects
 of workers of such a release that still run.
 """
 

@@ -29,9 +29,6 @@ Releases up to 0.2.1 wrote it with Alembic; up to 0.3.0 it had the schema's own 
 _SCHEMAS = Table("inv_schema", MetaData(), Column("number", String(32), primary_key=True))
 """The table with the schema's own number; absent up to 0.3.0."""
 
-SCHEDULED = "0019"
-"""The first schema whose releases enter every object in the fixity schedule as they record it."""
-
 PAUSE = 0.05
 """Seconds between two tries to enable write-ahead logging."""
 
@@ -126,7 +123,7 @@ def _upgrade(connection: Connection, name: str, before: Revision | None) -> None
                 one.create(connection, checkfirst=True)
     metadata.create_all(connection)
     index.create(connection)
-    if before is not None and (before.number or before.oldest) < SCHEDULED:
+    if before is not None:
         scheduled.enter_missing(connection)
     for table, number in ((_OLDEST, OLDEST), (_SCHEMAS, SCHEMA)):
         table.create(connection, checkfirst=True)

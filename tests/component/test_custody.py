@@ -424,7 +424,7 @@ def test_a_local_id_of_two_owners_names_no_object(repository: Repository) -> Non
     told = asked(repository, "loc-1", "--no-verify")
 
     assert told.exit_code == 2
-    assert f"'loc-1' names more than one object: give the ARK, {ark} or {ARK}" in told.stderr
+    assert f"'loc-1' names more than one object: give the ARK, {ARK} or {ark}" in told.stderr
 
 
 def test_an_inventory_that_is_not_there_is_not_made(repository: Repository, tmp_path: Path) -> None:

@@ -688,7 +688,7 @@ def test_a_job_that_is_slower_than_usual_is_marked_with_both_figures_and_listed_
     assert jid in operator.open("/jobs?older_than=10m")
     assert jid not in operator.open("/jobs?older_than=1h")
     assert jid in operator.open("/jobs?waiting=host")
-    assert "write a number and its unit" in operator.open("/jobs?older_than=soon", 422)
+    assert "'soon' is not a duration; write 90s, 30m, 2h or 3d" in operator.open("/jobs?older_than=soon", 422)
 
 
 def test_the_search_leads_to_the_job_and_to_the_batch(operator: Browser, session: Session) -> None:
