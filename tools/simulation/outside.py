@@ -46,6 +46,8 @@ class Outside:
     names: dict[str, dict[str, str]] = field(default_factory=dict)
     """ARK -> its elements at EZID."""
     deliveries: list[Delivery] = field(default_factory=list)
+    refused: set[str] = field(default_factory=set)
+    """Message-IDs that were refused for good: a batch then ends without its mail, as its report says."""
     problems: list[str] = field(default_factory=list)
 
     def _ask(self, place: str, detail: str, effect: Callable[[bool], Any], refusal: Callable[[], Any]) -> Any:
@@ -101,10 +103,14 @@ class Outside:
         return _MailServer(self)
 
     def accept_mail(self, message: EmailMessage) -> dict[str, Any]:
-        def refuse() -> None:
-            raise smtplib.SMTPDataError(self.world.chance.choice((451, 550)), b"not now")
-
         name = str(message["Message-ID"])
+
+        def refuse() -> None:
+            code = self.world.chance.choice((451, 550))
+            if code == 550:  # mailbox unavailable (RFC 5321, 4.2.3)
+                self.refused.add(name)
+            raise smtplib.SMTPDataError(code, b"not now")
+
         self._ask("mail DATA", name, lambda answered: self._deliver(name, answered), refuse)
         return {}
 
@@ -136,7 +142,9 @@ class Outside:
     # --- the judgement
 
     def delivered(self, part: str) -> bool:
-        return any(part in delivery.name for delivery in self.deliveries)
+        """Whether it was accepted, or refused for good."""
+        names = (*(delivery.name for delivery in self.deliveries), *self.refused)
+        return any(part in name for name in names)
 
     def judge(self, faults_of: Mapping[str, list[float]]) -> list[str]:
         """What went wrong. `faults_of`: sender -> when it had a fault, which excuses a second delivery."""
