@@ -15,7 +15,6 @@ from pipeline.fixity import OF_RECORD, OnRead, ReadBackFile, ignore
 from pipeline.inventory.base import InventoryFile, InventoryObject, InventoryVersion, Provenance
 from pipeline.manifests import storage_manifest
 from pipeline.names import PRODUCER
-from pipeline.outcome import AttemptOver
 from pipeline.records import now
 from pipeline.storage.base import Storage
 
@@ -203,6 +202,10 @@ def size_of(known: InventoryObject, numbers: Collection[int]) -> int:
     return sum({file.digest: file.size for file in files}.values())
 
 
+class _Stopped(Exception):
+    """The caller asked to stop reading; an AttemptOver of storage or of a callback is its own end."""
+
+
 @dataclass(frozen=True)
 class Reading:
     """How storage is read for a proof, with callbacks for progress."""
@@ -235,7 +238,7 @@ def prove(
         total += size
         reading.on_read(size)
         if reading.stopped():
-            raise AttemptOver("the caller stops the reading")
+            raise _Stopped
 
     chosen = [version for version in known.versions if version.number in numbers]
     if storage is not None and chosen:
@@ -247,7 +250,7 @@ def prove(
                 if reading.over():
                     complete = False
                     break
-        except AttemptOver:
+        except _Stopped:
             complete = False
     chain = _Chain(known)
     files = tuple(file for version in chosen for file in _files(chain, version, read, complete))

@@ -17,8 +17,8 @@ from entrypoints.render.screen import interruptible
 from operations.objects.objects import known_object, object_view
 from pipeline.fixity import Digest, StoredVersion
 from pipeline.manifests.checkm import ManifestProfile, Row, write
-from pipeline.outcome import Done
-from pipeline.preservation.custody import Reading
+from pipeline.outcome import AttemptOver, Done
+from pipeline.preservation.custody import Reading, prove
 from pipeline.records import Job, PayloadType, SubmissionMode
 from pipeline.steps import download, record
 from pipeline.working_storage.workspace import Workspace
@@ -390,6 +390,16 @@ def test_a_stopped_reading_shows_the_result_so_far(
     assert [file.verdict for file in view.custody.files][:3] == ["agrees", "agrees", "not read"]
     assert exit_codes.of_custody(view.custody) == 130
     assert "Interrupted: 8 of 10 files not read." in capsys.readouterr().out
+
+
+def test_an_attempt_that_is_over_while_storage_is_read_is_no_stopped_reading(repository: Repository) -> None:
+    stored = repository.recorded(repository.job(1))
+
+    def end(_: int) -> None:
+        raise AttemptOver("the rights of the caller have ended")
+
+    with pytest.raises(AttemptOver):
+        prove(known_object(repository.inventory, stored.ark), (1,), repository.storage, Reading(end))
 
 
 def test_the_first_ctrl_c_stops_the_reading_and_the_second_ends_the_command() -> None:
