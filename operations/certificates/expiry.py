@@ -41,8 +41,13 @@ def servers(settings: Settings) -> Iterator[tuple[str, ssl.SSLContext, str, int]
                 yield "zookeeper", tls_context(settings), host, int(port)
         broker = urlsplit(settings.broker_url)
         if broker.scheme == "rediss" and broker.hostname:
-            files = {name: paths[0] for name, paths in parse_qs(broker.query).items()}
+            files = broker_files(settings)
             trusting = peers.context(files.get("ssl_ca_certs"))
             if own := files.get("ssl_certfile"):
                 trusting.load_cert_chain(own, files.get("ssl_keyfile"))
             yield "redis", trusting, broker.hostname, broker.port or 6379
+
+
+def broker_files(settings: Settings) -> dict[str, str]:
+    """Parameter of the broker's URL (`ssl_ca_certs`, `ssl_certfile`, `ssl_keyfile`) -> path."""
+    return {name: paths[0] for name, paths in parse_qs(urlsplit(settings.broker_url).query).items()}

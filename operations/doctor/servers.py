@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import urlsplit
 
 import redis
 from cryptography import x509
@@ -250,9 +250,10 @@ def certificates(settings: Settings) -> Iterator[Line]:
         except OSError as error:  # of ssl, too
             fact = str(getattr(error, "verify_message", "") or error)
             yield line(name, fact, RENEW, wrong=True)
-    query = parse_qs(urlsplit(settings.broker_url).query)
-    files = (query.get(name, [None])[0] for name in ("ssl_ca_certs", "ssl_certfile"))
-    for path in sorted({*map(str, filter(None, (settings.zk_tls_ca, settings.zk_tls_certificate, *files)))}):
+    files = expiry.broker_files(settings)
+    of_broker = (files.get(name) for name in ("ssl_ca_certs", "ssl_certfile"))
+    paths = (settings.zk_tls_ca, settings.zk_tls_certificate, *of_broker)
+    for path in sorted({*map(str, filter(None, paths))}):
         try:
             for number, one in enumerate(x509.load_pem_x509_certificates(Path(path).read_bytes()), 1):
                 yield _until(f"certificate {number} in {path}", one.not_valid_after_utc)

@@ -1,21 +1,10 @@
 """Every object is in the fixity schedule from its recording on; before schema 0019, a run entered it."""
 
-from collections.abc import Callable
-
-import pytest
 from sqlalchemy import func, select, text
 
-from pipeline.inventory.sql import SqlInventory, open_inventory
+from pipeline.inventory.sql import SqlInventory
 from pipeline.inventory.tables import fixities
 from tests.support.recordings import of_job
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def inventory(request: pytest.FixtureRequest) -> SqlInventory:
-    if request.param == "sqlite":
-        return open_inventory(f"sqlite:///{request.getfixturevalue('tmp_path')}/inventory.sqlite")
-    new_database: Callable[[], str] = request.getfixturevalue("postgresql_server").new_database
-    return open_inventory(new_database())
 
 
 def scheduled(inventory: SqlInventory) -> int:

@@ -1,6 +1,5 @@
 """What was stored in each hour, read from the inventory, and the time left of a batch."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -17,14 +16,6 @@ from tests.support.recordings import of_job, recording, stored_file
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 EARLIER_FILE = stored_file("producer/kept.jpg", size=1000, added=False)
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def inventory(request: pytest.FixtureRequest) -> SqlInventory:
-    if request.param == "sqlite":
-        return open_inventory(f"sqlite:///{request.getfixturevalue('tmp_path')}/inventory.sqlite")
-    new_database: Callable[[], str] = request.getfixturevalue("postgresql_server").new_database
-    return open_inventory(new_database())
 
 
 def store(inventory: SqlInventory, name: str, at: datetime, **other: object) -> None:

@@ -173,12 +173,11 @@ class Disk:
         self._changes.append(Change(tuple(folders), moves))
 
     def _creating(self, path: str, create: Callable[[], Any]) -> Any:
-        if there := os.path.lexists(path):
+        if os.path.lexists(path):
             return create()
         self._need_room(path)
         result = create()
-        if not there:
-            self._note((self._new_name(), self._place(path)))
+        self._note((self._new_name(), self._place(path)))
         return result
 
     def _open(self, path: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:

@@ -87,7 +87,7 @@ def folder() -> Iterator[Path]:
 
 
 class History:
-    """A script's site, deposits and faults."""
+    """A run of a script: the site, its people, and the faults that its processes meet."""
 
     def __init__(self, script: Script, place: Path, faults: int, workers: int = 3) -> None:
         self.script = script

@@ -12,7 +12,7 @@ from tools.simulation.history import Outcome, replay
 from tools.simulation.script import Item, Script
 
 ORDERS = 3
-"""Orders of what the processes do, in which a shorter script is tried."""
+"""How many orders of the processes' steps a shorter script is tried in."""
 
 PROCESSES = 2
 

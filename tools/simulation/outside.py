@@ -165,7 +165,7 @@ def _answer(status: int, text: str) -> Any:
 
 
 @dataclass
-class _MailServer:
+class _Client:
     outside: Outside
 
     def __enter__(self) -> Self:
@@ -174,20 +174,13 @@ class _MailServer:
     def __exit__(self, *_: object) -> None:
         """Nothing is open."""
 
+
+class _MailServer(_Client):
     def send_message(self, message: EmailMessage) -> dict[str, Any]:
         return self.outside.accept_mail(message)
 
 
-@dataclass
-class _Receiver:
-    outside: Outside
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Nothing is open."""
-
+class _Receiver(_Client):
     def request(
         self, url: str, headers: Mapping[str, str], body: bytes, check: Callable[[], None]
     ) -> Response:

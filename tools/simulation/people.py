@@ -216,7 +216,7 @@ class Operator:
     depositor: Depositor
     acts: dict[str, None] = field(default_factory=dict)
     ended: dict[str, None] = field(default_factory=dict)
-    """Jobs and batches that the operator tried to end for good."""
+    """Jobs and batches that the operator tried to delete or reject."""
     chance: Random = field(default_factory=Random)
     """That of the present act."""
     _held: str = ""

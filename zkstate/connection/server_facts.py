@@ -99,7 +99,7 @@ def memory(session: Session) -> ServerMemory:
 
 
 def _answer(session: Session, command: bytes, separator: str) -> dict[str, str]:
-    """None if the server does not answer the command."""
+    """Empty if the server does not answer the command."""
     try:
         return _values(str(session.zk.command(command)), separator)
     except (KazooException, OSError, session.zk.handler.timeout_exception):

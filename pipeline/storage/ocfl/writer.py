@@ -271,7 +271,7 @@ def _replace_head(folder: Path, data: bytes, stage: Path) -> None:
 
 def replace(path: Path, data: bytes, stage: Path) -> None:
     """Replace a file by a rename; `stage` is a folder on the same file system."""
-    write_whole(path, data, stage / f"draft-{secrets.token_hex(8)}")
+    write_whole(path, data, _new_path(stage))
 
 
 def add(path: Path, data: bytes, stage: Path) -> None:
@@ -294,8 +294,12 @@ def add(path: Path, data: bytes, stage: Path) -> None:
         draft.unlink(missing_ok=True)
 
 
+def _new_path(stage: Path) -> Path:
+    return stage / f"draft-{secrets.token_hex(8)}"
+
+
 def _draft(stage: Path, data: bytes) -> Path:
-    draft = stage / f"draft-{secrets.token_hex(8)}"
+    draft = _new_path(stage)
     os.close(disk.create(draft, data))
     return draft
 
