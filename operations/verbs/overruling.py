@@ -18,7 +18,7 @@ from zkstate.record import jobs
 def findings_of(job: Job) -> tuple[str, ...]:
     """The digests of the findings that stopped the job.
 
-    The digests in its message are included: an earlier release recorded them there alone, and cut a long message.
+    Those in its message are included: an earlier release recorded them there alone, and cut long messages.
     """
     if job.status.status is not JobState.FAILED:
         return ()
