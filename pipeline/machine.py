@@ -198,7 +198,7 @@ class Machine(Generic[S]):
     def rows(self, source: S, event: Event) -> tuple[Transition[S], ...]:
         return self._rows.get((source, event), ())
 
-    def next(
+    def next(  # noqa: PLR0913 - what a row may depend on
         self,
         source: S,
         event: Event,
@@ -206,12 +206,18 @@ class Machine(Generic[S]):
         failure: FailureKind | None = None,
         room: Room = Room.KEPT,
         named: S | None = None,
+        by: Raiser | None = None,
     ) -> S:
         """The state that `event` leads to; IllegalTransition, saying what is possible instead, if none.
 
-        `named`: the requested target; None: the table's default target.
+        `named`: the requested target; None: the table's default target. `by`: None takes the first row,
+        whoever may raise the event.
         """
-        rows = [row for row in self.rows(source, event) if row.follows(after, room)]
+        rows = [
+            row
+            for row in self.rows(source, event)
+            if row.follows(after, room) and (by is None or by in row.by)
+        ]
         for row in rows:
             if row.named if named is None else row.target != named:
                 continue

@@ -54,7 +54,8 @@ REMEDIES: dict[str, str] = {
     "the outbox can be written",
     Service.CHECK: "see to it that the service of the check answers and that the check is installed on every "
     "host that runs workers",
-    Service.CALLBACK: "ask the receiver's operators to see to it that the receiver answers, or fail the jobs",
+    Service.CALLBACK: "ask the receiver's operators to see to it that the receiver answers, or stop the "
+    "jobs: they are completed without it",
 }
 """Service -> what an operator does about its outage."""
 

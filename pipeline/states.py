@@ -136,7 +136,9 @@ _ROWS: tuple[Transition[JobState], ...] = (
     Transition(_J.RECORDING, _E.SUCCEED, _J.NOTIFY, _W),
     Transition(_J.RECORDING, _E.FAIL, _J.FAILED, _W | _O),
     Transition(_J.NOTIFY, _E.SUCCEED, _J.COMPLETED, _W),
-    Transition(_J.NOTIFY, _E.FAIL, _J.FAILED, _W | _O),
+    Transition(_J.NOTIFY, _E.FAIL, _J.FAILED, _W | _O, until=3),
+    Transition(_J.NOTIFY, _E.FAIL, _J.FAILED, _W, since=4),
+    Transition(_J.NOTIFY, _E.FAIL, _J.COMPLETED, _O, since=4),  # what is stored and recorded has not failed
     Transition(_J.COMPLETED, _E.CLEAN_UP, _J.COMPLETED, _A),
     Transition(_J.FAILED, _E.RESUME, _J.PENDING, _O, None, refused_after=FailureKind.CONTENT),
 )
@@ -248,7 +250,7 @@ QUEUED = tuple(JOB.where(lambda facts: facts.queued))
 """The job states that have a queue."""
 
 FAILING = frozenset(row.event for row in JOB.every_row if row.target is JobState.FAILED)
-"""The events with which a job fails."""
+"""The events with which a job fails; one of a recorded job, raised by an operator, completes it."""
 
 STEP_DONE = frozenset({Event.SUCCEED, Event.REVIEW})
 """The events with which a step has done its work; which one it is, the step says."""

@@ -92,7 +92,11 @@ def show(outcome: Outcome, *, as_json: bool, single: bool) -> None:
     would = "would become" if outcome.dry_run else "is now"
     for result in outcome.done:
         screen.say(
-            rich.text.Text.assemble(f"{result.id} was {result.was}, {would} ", screen.state(result.now))
+            rich.text.Text.assemble(
+                f"{result.id} was {result.was}, {would} ",
+                screen.state(result.now),
+                f": {result.note}" if result.note else "",
+            )
         )
         if not result.sent:
             screen.note(f"{result.id}: {QUEUED_LATER}")

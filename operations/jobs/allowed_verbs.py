@@ -89,7 +89,7 @@ def _target_of(
             f"{', '.join(sorted(allowed_verbs(thing))) or 'nothing'}"
         )
     if isinstance(thing, Job):
-        target: JobState | BatchState = jobs.target_of(thing.status, event, to)
+        target: JobState | BatchState = jobs.target_of(thing.status, event, to, Raiser.OPERATOR)
     else:
         target = BATCH.next(thing.status.status, event)
     if event is Event.RELEASE:

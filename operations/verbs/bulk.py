@@ -125,7 +125,7 @@ def cancel(  # noqa: PLR0913 - the options of one verb
     dry_run: bool = False,
     run: Run = UNWATCHED,
 ) -> Outcome:
-    """Stop the batch: end its split or its report, fail its unfinished jobs, delete the held ones.
+    """Stop the batch: end its split or its report, end its unfinished jobs, delete the held ones.
 
     The report follows. After an interruption, calling it again stops the rest.
     """

@@ -1,6 +1,8 @@
 """Verbs on a job or a batch: each is an event of its table, committed as one move.
 
-A repair is for znodes that cannot be read: their bytes are set aside, and the job or the batch fails.
+A job that an operator ends fails, unless it is stored and recorded: then it completes, without waiting for
+its receiver. A repair is for znodes that cannot be read: their bytes are set aside, and the job or the batch
+ends.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,6 +20,7 @@ from pipeline import causes
 from pipeline.errors import Action, Remedy, UsageRefused
 from pipeline.inventory import archive
 from pipeline.notify.batch_report import deleted_with_batch
+from pipeline.outcome import Done
 from pipeline.principal import Principal, Role
 from pipeline.records import Batch, Job, Record
 from pipeline.states import BATCH, JOB, BatchState, Event, FailureKind, JobState, Raiser
@@ -46,6 +49,9 @@ WAS = "unreadable"
 NOT_ACCEPTED = "our staff reviewed this object and did not accept it"
 """For the depositor, whose report has it with the reason."""
 
+UNNOTIFIED = "your system may not have been notified that this object is stored"
+"""The remark for the depositor, before the reason."""
+
 OVERRULE_NEEDS_REASON = "a finding is overruled for a reason: say why the files are stored all the same"
 
 _FOR_A_BATCH = {Event.FAIL: (Action.CANCEL,), Event.RESUME: (Action.RESUME_BATCH,)}
@@ -69,6 +75,13 @@ class VerbResult(Record):
     """Of a batch on whose jobs the verb acts: how many."""
     refused_jobs: int = 0
     """How many of its jobs refused the verb."""
+
+    @property
+    def note(self) -> str:
+        """What to know of a job that was ended when only its notification was left; empty for others."""
+        if self.now != JobState.COMPLETED or not self.id.startswith("jid"):
+            return ""
+        return "it was stored and recorded already; its receiver may not have been notified"
 
 
 class Resumption(Record):
@@ -151,7 +164,7 @@ def check_kind(name: str, event: Event) -> None:
 
 
 def stop_job(site: Site, stamp: Stamp, jid: str, *, dry_run: bool) -> VerbResult:
-    """Fail a job of a batch that the operator stops; delete it if it is held and so has not started."""
+    """End a job of a batch that the operator stops; delete it if it is held and so has not started."""
 
     def attempt() -> VerbResult:
         job = jobs.load(site.session, jid)
@@ -214,9 +227,17 @@ def _said(verb: str, stamp: Stamp) -> str:
 
 
 def _end(site: Site, stamp: Stamp, thing: Job | Batch, kind: FailureKind | None, message: str) -> VerbResult:
-    """Fail the job or batch. A worker that has it loses the lock, and can have no further effect."""
-    cause = (causes.STOPPED if stamp.via else causes.RECORD_DAMAGED)()  # see `repair`
-    request = _request(stamp, Event.FAIL, message=message, kind=kind, lock=Lock.BREAK, cause=cause)
+    """Fail the job or batch, or complete a recorded job. A worker that has it loses the lock, and can have no
+    further effect."""
+    changes: dict[str, Any] = {"message": message, "kind": kind}
+    if isinstance(thing, Job) and (to := target_of(site.session, thing, Event.FAIL)) is JobState.COMPLETED:
+        because = f"our staff did not wait for it{stamp.because}" if stamp.via else message
+        done = Done(remark=thing.status.with_remarks(f"{UNNOTIFIED}: {because}"))
+        completed = _said("completed", stamp) if stamp.via else message
+        changes = {"message": completed, "to": to, "done": done}
+    else:
+        changes["cause"] = (causes.STOPPED if stamp.via else causes.RECORD_DAMAGED)()  # see `repair`
+    request = _request(stamp, Event.FAIL, lock=Lock.BREAK, **changes)
     try:
         return _result(site, thing, _move(site, thing, request))
     except Busy as error:
@@ -331,7 +352,7 @@ def repair(
 def _failure_of(thing: Job | Batch, lost: set[str]) -> tuple[FailureKind, str] | None:
     """The failure caused by the loss of these znodes; None if the job or batch can continue.
 
-    A job that has not ended fails; the depositor's report has the message. A batch whose submission was lost
+    A job that has not ended ends; the depositor's report has the message. A batch whose submission was lost
     before it was split has nothing to split.
     """
     if isinstance(thing, Batch):

@@ -57,7 +57,7 @@ def test_each_row_of_the_jobs_table_leads_where_it_says(session: Session, row: T
             pass
     before = jobs.load(session, before.jid)
 
-    if row.named:
+    if row.named or (row.event, row.target) == (Event.FAIL, JobState.COMPLETED):
         named = JobMove(row.event, "operator", lock=Lock.FREE, to=row.target)
         after = jobs.move(session, before, named)
     else:

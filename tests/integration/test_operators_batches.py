@@ -248,9 +248,13 @@ def test_among_many_a_begun_batch_counts_as_a_part() -> None:
 def test_cancelling_stops_every_job_and_the_batch_is_reported(
     session: Session, site: Site, settings: Settings
 ) -> None:
-    bid, jids = planting.split_batch(session, 4)
+    bid, jids = planting.split_batch(session, 5)
     planting.complete(session, jobs.load(session, jids[0]))
     planting.apply_event(session, jobs.load(session, jids[1]), Event.HOLD)
+    notifying = jobs.load(session, jids[4])
+    while notifying.status.status is not JobState.NOTIFY:
+        pending = notifying.status.status is JobState.PENDING
+        notifying = planting.apply_event(session, notifying, Event.ACQUIRE if pending else Event.SUCCEED)
     planting.acquire(session, planting.apply_event(session, jobs.load(session, jids[2]), Event.ACQUIRE))
 
     outcome = cancel(site, ANN, bid)
@@ -259,10 +263,11 @@ def test_cancelling_stops_every_job_and_the_batch_is_reported(
         (jids[1], JobState.DELETED),
         (jids[2], JobState.FAILED),
         (jids[3], JobState.FAILED),
+        (jids[4], JobState.COMPLETED),  # it is stored and recorded
     ]
     assert batches.counts(session, bid) == {
         Bucket.PROCESSING: 0,
-        Bucket.COMPLETED: 1,
+        Bucket.COMPLETED: 2,
         Bucket.FAILED: 2,
         Bucket.DELETED: 1,
     }

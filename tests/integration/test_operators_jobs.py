@@ -9,14 +9,17 @@ from operations.jobs.allowed_verbs import Moved
 from operations.site import Site
 from operations.verbs.verbs import act
 from pipeline.inventory.archive import find_job
+from pipeline.notify.batch_report import reported_job
 from pipeline.principal import Forbidden, Role
 from pipeline.settings import Settings
-from pipeline.states import JOB, BatchState, Event, FailureKind, IllegalTransition, JobState, Raiser
+from pipeline.states import JOB, BatchState, Event, FailureKind, IllegalTransition, JobState, Raiser, Room
+from pipeline.working_storage import mount
 from pipeline.working_storage.workspace import folder_of
 from tasks.broker import read_queues
 from tests.support import planting
 from tests.support.operators import ANN, downloading_job
 from zkstate import codec, paths
+from zkstate.care import audit
 from zkstate.connection.session import Session
 from zkstate.errors import Busy, Missing, Stale
 from zkstate.fleet import holds
@@ -147,6 +150,61 @@ def test_failing_a_running_job_frees_its_lock_and_its_promise_and_fences_its_wor
     batch = batches.load(session, running.bid)
     assert batch.status.status is BatchState.REPORTING
     assert (batch.bid, batch.status.epoch) in read_queues(settings).tickets
+
+
+def test_a_job_that_is_stored_and_recorded_is_ended_as_completed_and_its_worker_is_fenced(
+    session: Session, site: Site, settings: Settings
+) -> None:
+    """Its worker may have sent the callback COMPLETED a moment ago, and cannot be asked."""
+    job = planting.job_in(session, JobState.NOTIFY)
+    folder = folder_of(job, settings.working)
+    folder.mkdir(parents=True)
+    mount.mark(settings.working)
+    notifying = planting.acquire(session, job)
+
+    expected = act(site, ANN, job.jid, Event.FAIL, dry_run=True)
+    acted = act(site, ANN, job.jid, Event.FAIL, reason="the receiver is gone")
+
+    ended = jobs.load(session, job.jid)
+    assert (acted.was, acted.now, expected.now) == (JobState.NOTIFY, JobState.COMPLETED, JobState.COMPLETED)
+    assert acted.note == "it was stored and recorded already; its receiver may not have been notified"
+    assert (ended.status.status, ended.status.kind, ended.status.cause, ended.status.room) == (
+        JobState.COMPLETED,
+        None,
+        None,
+        Room.KEPT,
+    )
+    assert ended.status.message == "completed by ann@desk: the receiver is gone"
+    assert ended.status.remark == (
+        "your system may not have been notified that this object is stored: our staff did not wait for it: "
+        "the receiver is gone"
+    )
+    assert (ended.history[-1].event, ended.history[-1].reason) == (Event.FAIL, "the receiver is gone")
+    assert session.exists(paths.job_lock(job.jid)) is None
+    assert space.promised(session).bytes == 0
+    assert session.children(paths.CALLBACKS) == []
+    assert queue.queued(session, JobState.COMPLETED) == []
+    assert not folder.exists()
+    with pytest.raises(Stale):
+        jobs.move(session, notifying, JobMove(Event.SUCCEED, "the zombie"))
+    with pytest.raises(IllegalTransition):
+        act(site, ANN, job.jid, Event.FAIL, reason="again")
+    reported = reported_job(ended)
+    assert (reported.state, reported.message, reported.remark) == (
+        JobState.COMPLETED,
+        "",
+        ended.status.remark,
+    )
+    assert list(audit.audit(session)) == []
+
+
+def test_what_the_sweep_or_a_worker_fails_in_its_notification_has_failed_and_is_resumed_there(
+    session: Session, site: Site
+) -> None:
+    job = planting.apply_event(session, planting.job_in(session, JobState.NOTIFY), Event.FAIL)
+
+    assert job.status.status is JobState.FAILED
+    assert act(site, ANN, job.jid, Event.RESUME).now == JobState.NOTIFY
 
 
 def test_a_failed_job_goes_on_after_its_last_success(

@@ -162,6 +162,17 @@ def test_every_page_opens_and_allows_no_foreign_script(operator: Browser, web: W
     assert "<h1" in operator.open(path)
 
 
+def test_the_page_says_that_a_recorded_job_was_stopped_as_completed(
+    operator: Browser, session: Session
+) -> None:
+    jid = planting.job_in(session, JobState.NOTIFY).jid
+
+    result = operator.act("fail", jid, reason="the receiver is gone", back=f"/jobs/{jid}")
+
+    words = "it was stored and recorded already; its receiver may not have been notified"
+    assert f"{jid} was notify and is now completed: {words}." in result
+
+
 def test_a_failed_job_shows_its_cause_and_the_button_that_continues_it(
     operator: Browser, session: Session
 ) -> None:

@@ -15,7 +15,7 @@ from pipeline.errors import Action, Remedy, UsageRefused
 from pipeline.outcome import content
 from pipeline.records import SubmissionType
 from pipeline.settings import Settings
-from pipeline.states import BatchState, Event, FailureKind, IllegalTransition, JobState
+from pipeline.states import JOB, BatchState, Event, FailureKind, IllegalTransition, JobState
 from tests.support import planting
 from tests.support.operators import ANN, downloading_job
 from tests.support.waits import RETRY
@@ -84,6 +84,20 @@ def test_a_damaged_job_ends_as_failed_and_frees_all_it_holds(
     assert after.status.kind is (FailureKind.CONTENT if node in LASTING else FailureKind.SYSTEM)
 
 
+def test_a_damaged_job_that_is_stored_and_recorded_completes_and_its_remark_says_what_was_damaged(
+    session: Session, site: Site
+) -> None:
+    job = planting.job_in(session, JobState.NOTIFY)
+    session.zk.set(paths.identifiers(job.jid), b"{")
+
+    result = repair(site, ANN, job.jid)
+
+    after = jobs.load(session, job.jid)
+    assert (result.now, after.status.status, after.status.kind) == ("completed", JobState.COMPLETED, None)
+    assert "may not have been notified" in after.status.remark
+    assert "the identifiers of this object in the record was damaged" in after.status.remark
+
+
 @pytest.mark.parametrize("node", JOB_NODES, ids=lambda node: node("").rpartition("/")[2])
 def test_a_missing_znode_is_created(session: Session, site: Site, node: object) -> None:
     job = planting.job_in(session, JobState.PROCESSING)
@@ -124,8 +138,9 @@ def test_a_job_without_its_status_is_in_the_state_of_its_queue_and_begins_again(
     repair(site, ANN, job.jid)
 
     after = jobs.load(session, job.jid)
-    ended = state in (JobState.COMPLETED, JobState.FAILED, JobState.HELD)
-    assert after.status.status is (state if ended else JobState.FAILED)
+    stays = state in (JobState.COMPLETED, JobState.FAILED, JobState.HELD)
+    ended = JobState.COMPLETED if JOB.facts[state].recorded else JobState.FAILED
+    assert after.status.status is (state if stays else ended)
     assert after.status.last_successful_status is None
     assert after.status.epoch > job.status.epoch
     if after.status.status is JobState.FAILED and after.status.kind is FailureKind.SYSTEM:

@@ -103,6 +103,17 @@ def test_a_verb_with_an_older_version_is_refused(session: Session, settings: Set
     assert (many.code, "name it" in many.err) == (2, True)
 
 
+def test_a_recorded_job_is_stopped_as_completed_and_the_answer_says_so(
+    session: Session, settings: Settings
+) -> None:
+    job = planting.job_in(session, JobState.NOTIFY)
+
+    done = arkline.run(settings, "fail", job.jid, "--reason", "the receiver is gone")
+
+    words = "it was stored and recorded already; its receiver may not have been notified"
+    assert (done.code, done.out) == (0, f"{job.jid} was notify, is now completed: {words}\n")
+
+
 def test_an_interrupted_verb_stops_before_the_next_job_and_says_how_many_are_left(
     session: Session, settings: Settings
 ) -> None:

@@ -153,6 +153,8 @@ def way_to(state: JobState, last: JobState | None) -> tuple[Transition[JobState]
         for row in JOB.table:
             if row.source is not here[0] or row.event in (Event.RESUME, Event.CLEAN_UP):
                 continue
+            if (row.event, row.target) == (Event.FAIL, JobState.COMPLETED):
+                continue  # only an operator's move, which names its target
             after = row.source if row.event is Event.SUCCEED else here[1]
             if row.event is Event.APPROVE:
                 after = JOB.before(JobState.FAILED, Event.RESUME, row.target)

@@ -88,6 +88,13 @@ def test_nothing_is_said_of_what_is_as_it_should_be() -> None:
     assert found(clean()) == ()
 
 
+def test_a_job_that_an_operator_ended_in_its_notification_needs_no_callback() -> None:
+    final = with_state(clean(), A, last_successful_status=JobState.RECORDING)
+    final.calls.pop(0)
+
+    assert found(final) == ()
+
+
 def test_repetitions_with_one_identifier_are_counted_and_are_no_fault() -> None:
     final = clean()
     final.letters.append(LETTER)

@@ -66,11 +66,11 @@ def test_what_was_met_and_is_listed_nowhere_is_named() -> None:
 
 
 def test_a_plan_follows_from_its_seed_and_gives_a_row_that_is_a_goal_the_largest_weight() -> None:
-    row = "job failed resume pending after recording, if named"
+    row = "job failed resume pending after processing, if named"
     plan = plan_of(3, [row], FAULTS, 20)
 
     assert plan == plan_of(3, [row], FAULTS, 20)
-    assert plan.verbs[row] == plan.verbs["job notify fail failed"] == max(plan.verbs.values())
+    assert plan.verbs[row] == plan.verbs["job recording fail failed"] == max(plan.verbs.values())
 
 
 def test_each_planned_act_is_one_that_the_operator_can_do() -> None:

@@ -87,7 +87,7 @@ def test_an_event_without_a_row_is_refused_with_what_is_possible(
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.name)
 def test_no_two_rows_answer_one_question(machine: Machine[JobState]) -> None:
     for one, other in itertools.combinations(machine.table, 2):
-        if (one.source, one.event) == (other.source, other.event):
+        if (one.source, one.event) == (other.source, other.event) and one.by & other.by:
             assert ANY not in (one.after, other.after)
             both = not one.room or not other.room or one.room & other.room
             answers = (one.named, one.named and one.target), (other.named, other.named and other.target)
@@ -182,6 +182,14 @@ def test_no_job_is_resumed_in_downloading_without_a_reservation(room: Room) -> N
 @pytest.mark.parametrize("state", JOB.working())
 def test_an_operator_can_fail_a_job_in_any_working_state(state: JobState) -> None:
     assert Event.FAIL in JOB.events(state, by=Raiser.OPERATOR)
+
+
+@pytest.mark.parametrize("state", [state for state in JobState if not JOB.facts[state].ended])
+def test_an_operator_fails_no_job_that_is_recorded(state: JobState) -> None:
+    if Event.FAIL in JOB.events(state, by=Raiser.OPERATOR):
+        target = JOB.next(state, Event.FAIL, by=Raiser.OPERATOR)
+
+        assert target is (JobState.COMPLETED if JOB.facts[state].recorded else JobState.FAILED)
 
 
 def test_only_an_operator_leads_out_of_a_review() -> None:

@@ -110,7 +110,9 @@ class Ended:
             if status["status"] != BatchState.DELETED and not self.outside.delivered(f"{bid}.report-"):
                 yield f"delivery: {bid} is {status['status']}, and no report was delivered"
         for jid in self.facts.in_state(JobState.COMPLETED) if self.plan.callbacks else ():
-            if not self.outside.delivered(f"{jid}-"):
+            # otherwise the operator ended it, without a callback
+            notified = self.facts.jobs[jid].get("last_successful_status") != JobState.RECORDING
+            if notified and not self.outside.delivered(f"{jid}-"):
                 yield f"delivery: {jid} is completed, and no callback was delivered"
 
 

@@ -127,12 +127,14 @@ def plan_of(seed: int, towards: Sequence[str], faults: Sequence[str], number: in
         repeated=chance.choice((0.0, 0.05, 0.2)),
         broken=chance.choice((0.0, 0.02, 0.1, 0.3)),
         changed=chance.choice((0.0, 0.0, 0.5)),
-        refused=0.5 if "after" in wants else chance.choice((0.0, 0.0, 0.1, 0.3)),
+        refused=0.5 if "after" in wants or "notify fail" in wants else chance.choice((0.0, 0.0, 0.1, 0.3)),
         wrong=chance.choice((0.0, 0.0, 0.1, 0.3)),
         tries=2 if "after" in wants else chance.choice((2, LONG)),
         ezid=chance.random() < 0.5 or "ezid" in " ".join(towards),
         mail=chance.random() < 0.5 or "mail" in " ".join(towards),
-        callbacks=chance.random() < 0.5 or "callback" in " ".join(towards) or "room kept" in wants,
+        callbacks=chance.random() < 0.5
+        or "callback" in " ".join(towards)
+        or any(goal in wants for goal in ("room kept", "after recording", "notify fail")),
         checks=chance.random() < 0.3,
         small=chance.random() < 0.25 or "empty" in wants or "yielded" in wants,
         leaves=chance.random() < 0.3 or "completed delete" in wants,

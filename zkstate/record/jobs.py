@@ -26,7 +26,7 @@ from pipeline.records import (
     Ticket,
     now,
 )
-from pipeline.states import FAILING, JOB, Bucket, Event, FailureKind, JobState, Room, bucket
+from pipeline.states import FAILING, JOB, Bucket, Event, FailureKind, JobState, Raiser, Room, bucket
 from zkstate import codec, paths
 from zkstate.connection.session import Session
 from zkstate.connection.transaction import Create, Delete, Operation, Put, Role, commit, token
@@ -93,8 +93,8 @@ _ATTEMPTS = {Lock.CARRY: 1, Lock.TAKE: 2}
 class JobMove(Move):
     """A move of a job; `done` has the values that the state's work changes.
 
-    `to`: the state that an operator names for the event; None: the one that the table gives. `overruled`: the
-    digests of the findings that an operator overrules with this move, separated by spaces.
+    `to`: the state that an operator's event leads to; None: the first one that the table gives. `overruled`:
+    the digests of the findings that an operator overrules with this move, separated by spaces.
     """
 
     done: Done = field(default_factory=Done)
@@ -232,9 +232,9 @@ def move(session: Session, job: Job, request: JobMove) -> Job:
     )
 
 
-def target_of(was: JobStatus, event: Event, to: JobState | None = None) -> JobState:
+def target_of(was: JobStatus, event: Event, to: JobState | None = None, by: Raiser | None = None) -> JobState:
     """The state that the event leads to; IllegalTransition if there is none."""
-    return JOB.next(was.status, event, was.last_successful_status, was.kind, was.room, to)
+    return JOB.next(was.status, event, was.last_successful_status, was.kind, was.room, to, by)
 
 
 def _status_after(job: Job, request: JobMove) -> JobStatus:
@@ -252,7 +252,7 @@ def _status_after(job: Job, request: JobMove) -> JobStatus:
         {
             "status": target,
             "last_successful_status": last_success,
-            "room": Room.YIELDED if request.gives_up_room else Room.KEPT,
+            "room": Room.YIELDED if request.gives_up_room and not is_done(target) else Room.KEPT,
             "last_modification_date": moment,
             "retry_count": was.retry_count + (request.event is Event.RESUME),
             **record.with_cause(

@@ -340,7 +340,8 @@ def reject(options: SharedOptions) -> None:
 def fail(options: SharedOptions) -> None:
     """Stop jobs that have not ended.
 
-    Their locks and reserved space are freed. The batch's report lists them as failed.
+    Their locks and reserved space are freed. The batch's report lists them as failed; what is stored and
+    recorded already is completed without waiting for its receiver.
     """
     _act(options, Event.FAIL)
 
@@ -372,8 +373,8 @@ def _deletion(expected: Outcome) -> str:
 def cancel(options: SharedOptions, bid: Bid) -> None:
     """Stop a batch.
 
-    Its split or its report ends. Jobs that have not ended fail, held jobs are deleted, and the batch is
-    reported.
+    Its split or its report ends. Jobs that have not ended fail, or complete if they are recorded; held jobs
+    are deleted, and the batch is reported.
     """
 
     def question(expected: Outcome) -> str:

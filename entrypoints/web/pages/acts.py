@@ -177,7 +177,8 @@ def _sentence(act: Act, target: str, result: object) -> str:
         (result,) = result.done
     if isinstance(result, VerbResult):
         later = "" if result.sent else " Redis does not answer: the work continues once Redis is back."
-        return f"{result.id} was {result.was} and is now {result.now}.{later}"
+        note = f": {result.note}" if result.note else ""
+        return f"{result.id} was {result.was} and is now {result.now}{note}.{later}"
     if isinstance(result, Drained) and not result.followed:
         return act.unfollowed.format(target)
     if not isinstance(result, Outcome):

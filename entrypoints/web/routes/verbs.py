@@ -200,7 +200,8 @@ def cancel(
     body: Required,
     run: Run,
 ) -> Outcome:
-    """Jobs that have not ended fail, held ones are deleted; the report follows."""
+    """Jobs that have not ended fail, or complete if they are recorded; held ones are deleted. The report
+    follows."""
     return bulk.cancel(site_of(request), caller, bid, reason=body.reason, version=version, run=run)
 
 
