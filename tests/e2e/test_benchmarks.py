@@ -24,7 +24,6 @@ PROJECT = Path(__file__).parent.parent.parent
 ALWAYS = {
     "both_sides_of_a_benchmark_of_the_fleet",
     "retrievals_beside_a_process_that_hashes_and_sends_the_same_files",
-    "deposits_with_many_objects_and_with_none",
 }
 
 Case = Callable[[], None]

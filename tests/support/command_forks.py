@@ -7,6 +7,7 @@ command, `start` for a module that runs as a program.
 
 import atexit
 import ctypes
+import gc
 import json
 import os
 import runpy
@@ -28,6 +29,9 @@ from typing import Any, BinaryIO, NoReturn
 PROJECT = Path(__file__).parents[2]
 
 LIBRARIES = (
+    "anyio._backends._asyncio",
+    "celery.app.amqp",
+    "celery.app.routes",
     "celery.apps.beat",
     "celery.apps.worker",
     "celery.concurrency.prefork",
@@ -40,6 +44,7 @@ LIBRARIES = (
     "sqlalchemy.dialects.postgresql",
     "sqlalchemy.dialects.sqlite",
     "structlog",
+    "typer._adapters",
 )
 """What commands and workers load when they need it. No module of the project reads a setting when it is
 loaded, except tasks.app."""
@@ -229,5 +234,7 @@ if __name__ == "__main__":
     for name in (*(f"entrypoints.cli.commands.{entry.module}" for entry in entries), *LIBRARIES):
         import_module(name)
     assert "tasks.app" not in sys.modules, "it has the settings of another process"
+    gc.collect()
+    gc.freeze()  # otherwise each child begins with a search of all that is loaded, and so copies the memory
     if asked := _serve(socket.socket(fileno=int(sys.argv[1]))):
         _end(_code_of(asked))
