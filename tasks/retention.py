@@ -7,6 +7,7 @@ job needs.
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from pipeline.attempt import UNATTENDED, Attempt
@@ -31,6 +32,7 @@ from zkstate.connection.session import Session
 from zkstate.errors import Busy, Corrupt, Missing, Stale
 from zkstate.fleet import counters
 from zkstate.queue import listings, queue
+from zkstate.queue.listings import KeptBatch, Unreadable
 from zkstate.record import batches, deletion, jobs
 from zkstate.record.batches import BatchMove
 from zkstate.record.journal import Stamp
@@ -53,16 +55,11 @@ def remove_old_batches(
     delete = BatchMove(
         Event.DELETE, by, message=reason, lock=Lock.FREE, via=who.via, request_id=who.request_id
     )
-    for bid in listings.all_batches(session):
+    for bid in _due(session, clock, clients):
         attempt.check()
         try:
             batch = batches.load(session, bid)
-            written = listings.activity(session, batch).status_written
-            age = clock.now_ms() / 1000 - written if written else 0.0
-            retention = retention_of(
-                batch.submission.profile_name, clients.profiles, clients.settings.retention
-            )
-            if batch.status.status is BatchState.COMPLETED and age > retention:
+            if batch.status.status is BatchState.COMPLETED:
                 archive(session, batch, clients, by=by, reason=reason)
                 batch = batches.move(session, batch, delete)
             if batch.status.status is BatchState.DELETED:
@@ -72,6 +69,32 @@ def remove_old_batches(
             continue
         except Corrupt as error:
             log().error("batch not removed", bid=bid, error=str(error))
+
+
+def _due(session: Session, clock: ServerClock, clients: Clients) -> Iterator[str]:
+    """The batches whose removal was interrupted, and those that are due, oldest first.
+
+    Batches are numbered as they are created, and none is due before the shortest retention after that: they
+    are read until a page of them in a row is too young. A repair may have created the nodes of one anew.
+    """
+    for row in listings.kept_batches(session, listings.open_batches(session)):
+        if isinstance(row, KeptBatch) and row.status is BatchState.DELETED:
+            yield row.bid
+    default, profiles = clients.settings.retention, clients.profiles
+    known: Mapping[str, float] = {}
+    with suppress(ProfileError):
+        known = {name: retention_of(name, profiles, default) for name in profiles.names()}
+    shortest, young = min((default, *known.values())), 0
+    for row in listings.kept_batches(session, listings.all_batches(session)):
+        if isinstance(row, Unreadable):
+            log().error("batch not removed", bid=row.id, error=row.problem)
+            continue
+        now = clock.now_ms() / 1000
+        if row.status is BatchState.COMPLETED and now - row.written > known.get(row.profile, default):
+            yield row.bid
+        young = young + 1 if now - row.created <= shortest else 0
+        if young == listings.READ_PAGE:
+            return
 
 
 def retention_of(profile_name: str, profiles: Profiles, default: float) -> float:
@@ -173,19 +196,17 @@ def remove_unneeded_uploads(session: Session, settings: Settings) -> None:
 def _needed(session: Session) -> frozenset[str]:
     """The ids of the uploads of unfinished batches; Corrupt if a batch cannot be read."""
     needed = set()
-    for bid in listings.all_batches(session):
-        try:
-            batch = batches.load(session, bid)
-        except Missing:
-            continue
-        if upload := _needed_by(batch):
+    for row in listings.kept_batches(session, listings.all_batches(session)):
+        if isinstance(row, Unreadable):
+            raise Corrupt(row.problem)
+        if upload := _needed_by(row):
             needed.add(upload)
     return frozenset(needed)
 
 
-def _needed_by(batch: Batch) -> str | None:
-    url = batch.submission.payload_url
-    if not is_upload(url) or batch.status.status in (BatchState.COMPLETED, BatchState.DELETED):
+def _needed_by(batch: KeptBatch) -> str | None:
+    url = batch.payload_url
+    if not is_upload(url) or batch.status in (BatchState.COMPLETED, BatchState.DELETED):
         return None
     try:
         return parse_upload_url(url).upload

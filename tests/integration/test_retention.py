@@ -5,6 +5,8 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
+
 from operations.jobs.batch_view import batch_view
 from operations.jobs.job_view import job_view
 from operations.site import Site
@@ -20,11 +22,13 @@ from tasks.app import make_context
 from tasks.retention import ended_jobs, orphans
 from tasks.scheduled import beat
 from tests.support import planting
+from tests.support.boards import requests_of
 from tests.support.operators import ANN
 from zkstate import paths
 from zkstate.connection.clock import ServerClock
 from zkstate.connection.locks import single_flight
 from zkstate.connection.session import Session, connect
+from zkstate.queue import listings
 from zkstate.record import batches, deletion, jobs
 from zkstate.record.batches import BatchMove
 from zkstate.record.record import Lock
@@ -108,6 +112,38 @@ def test_a_removal_that_was_interrupted_is_finished(session: Session, settings: 
 
     assert session.children(paths.BATCHES) == []
     assert session.children(paths.JOBS) == []
+
+
+def test_a_clean_up_reads_what_is_due_and_one_page_of_younger_batches(
+    session: Session, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A day of a million objects in batches of 50 leaves 20,000 batches; a run comes every 10 minutes."""
+    monkeypatch.setattr(listings, "READ_PAGE", 4)
+    clients = open_clients(settings)
+    clock = later(session, settings.retention - 60)
+    costs = []
+    for count in (8, 32):
+        while len(session.children(paths.BATCHES)) < count:
+            planting.batch_in(session, BatchState.HELD)
+        before = requests_of(session)
+        retention.remove_old_batches(session, clock, clients)
+        costs.append(requests_of(session) - before)
+
+    # two listings, and two nodes of each batch of a page
+    assert costs == [2 + 2 * 4] * 2
+
+
+def test_a_due_batch_is_removed_behind_a_page_of_failed_ones(
+    session: Session, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listings, "READ_PAGE", 1)
+    failed = planting.batch_in(session, BatchState.FAILED).bid
+    due, _ = completed_batch(session, 1)
+
+    retention.remove_old_batches(session, later(session, settings.retention + 60), open_clients(settings))
+
+    assert session.children(paths.BATCHES) == [failed]
+    assert find_batch(open_clients(settings).inventory, due) is not None
 
 
 def test_a_batch_with_a_deleted_job_is_archived_too(session: Session, settings: Settings) -> None:

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import chain
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from kazoo.protocol.states import ZnodeStat
 
@@ -182,6 +182,15 @@ class BatchRow(Record):
     message: str = ""
 
 
+class KeptBatch(BatchRow):
+    """A batch for who decides what leaves the record; seconds since the epoch, by the server's clock."""
+
+    payload_url: str
+    created: float
+    written: float
+    """When the status was written last."""
+
+
 class Unreadable(Record):
     """A job or a batch whose record is damaged or incomplete."""
 
@@ -203,7 +212,7 @@ class Activity(Record):
     status_written: float | None = None
 
 
-Row = TypeVar("Row", JobRow, BatchRow)
+Row = TypeVar("Row", JobRow, BatchRow, KeptBatch)
 
 
 def activity(session: Session, record: Job | Batch) -> Activity:
@@ -230,6 +239,11 @@ def job_rows(session: Session, jids: Sequence[str], page: int = READ_PAGE) -> It
 def batch_rows(session: Session, bids: Sequence[str]) -> Iterator[BatchRow | Unreadable]:
     """Rows of these batches, in the given order; skips batches that were removed meanwhile."""
     return _rows(session, bids, (paths.submission, paths.batch_status), _batch_row, READ_PAGE)
+
+
+def kept_batches(session: Session, bids: Sequence[str]) -> Iterator[KeptBatch | Unreadable]:
+    """Like `batch_rows`: READ_PAGE of them are read at a time, once the one before is used up."""
+    return _rows(session, bids, (paths.submission, paths.batch_status), _kept_batch, READ_PAGE)
 
 
 def readable(rows: Iterator[Row | Unreadable]) -> Iterator[Row]:
@@ -280,17 +294,28 @@ def _job_row(jid: str, nodes: list[tuple[bytes, ZnodeStat]]) -> JobRow:
 
 
 def _batch_row(bid: str, nodes: list[tuple[bytes, ZnodeStat]]) -> BatchRow:
+    return BatchRow(**_batch_facts(bid, nodes)[0])
+
+
+def _kept_batch(bid: str, nodes: list[tuple[bytes, ZnodeStat]]) -> KeptBatch:
+    (facts, submission), stat = _batch_facts(bid, nodes), nodes[1][1]
+    times = {"created": stat.ctime / 1000, "written": stat.mtime / 1000}
+    return KeptBatch(**facts, **times, payload_url=submission.payload_url)
+
+
+def _batch_facts(bid: str, nodes: list[tuple[bytes, ZnodeStat]]) -> tuple[dict[str, Any], Submission]:
     submission = codec.decode(Submission, nodes[0][0], paths.submission(bid))
     status = codec.decode(BatchStatus, nodes[1][0], paths.batch_status(bid))
-    return BatchRow(
-        bid=bid,
-        profile=submission.profile_name,
-        name=submission.name,
-        status=status.status,
-        since=status.last_modified,
-        total=status.total,
-        message=status.message,
-    )
+    facts = {
+        "bid": bid,
+        "profile": submission.profile_name,
+        "name": submission.name,
+        "status": status.status,
+        "since": status.last_modified,
+        "total": status.total,
+        "message": status.message,
+    }
+    return facts, submission
 
 
 SAMPLE = 200
