@@ -255,12 +255,19 @@ def _yield(session: Session, jid: str) -> None:
     log().warning("a failed job gave up its reservation", jid=jid)
 
 
+_STORED = frozenset(r.source for r in JOB.table if r.event is Event.SUCCEED and JOB.facts[r.target].stored)
+"""The steps after which a job is stored: recording reads the lists in its working directory. Any other job
+downloads all of it again."""
+
+
 def _empty(context: WorkerContext, session: Session, jid: str) -> None:
     guard = AttemptGuard(session, context.stopping)
     try:
         with jobs.emptying(session, jid, BY) as job:
             guard.watch_lock(lock_path(job))
-            for folder in Workspace.of(job, context.settings.working).content:
+            workspace = Workspace.of(job, context.settings.working)
+            stored = job.status.last_successful_status in _STORED
+            for folder in workspace.content if stored else (workspace.folder,):
                 guard.check()
                 shutil.rmtree(folder, ignore_errors=True)
     except (Stale, Busy, Missing, Corrupt):

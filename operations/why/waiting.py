@@ -15,7 +15,7 @@ from pipeline.http.urls import place_of
 from pipeline.machine import Queue
 from pipeline.outcome import StepFailed, WaitKind, WaitsFor
 from pipeline.records import Batch, BatchStatus, Job, JobStatus, now
-from pipeline.states import BATCH, JOB, JobState
+from pipeline.states import BATCH, JOB, JobState, Room
 from pipeline.steps import expected_files
 from pipeline.working_storage import capacity
 from pipeline.working_storage.workspace import Workspace
@@ -159,8 +159,10 @@ def _space(fleet: Fleet, job: Job) -> Cause:
     held = capacity.holders(reserved, disk.on_disk)
     held.pop(job.jid, None)
     reviewed = held.keys() & set(queue.queued(fleet.session, JobState.REVIEW))
-    others_will_end = bool(held.keys() - jobs.failed_jobs(fleet.session, list(held)).keys() - reviewed)
-    given_up = sum(size for jid, size in held.items() if jid not in reviewed)
+    failed = jobs.failed_jobs(fleet.session, list(held))
+    emptied = {jid for jid, status in failed.items() if status.room is Room.EMPTY}
+    others_will_end = bool(held.keys() - failed.keys() - reviewed)
+    given_up = sum(size for jid, size in held.items() if jid not in reviewed | emptied)
     moves = others_will_end or given_up >= taken + job.space_needed - limit
     helps = (Remedy(Action.SHOW_REVIEWS),) if reviewed else ()
     return Cause(

@@ -133,6 +133,45 @@ def test_forgotten_failures_never_close_the_intake(session: Session, small: Sett
     assert audit(session) == ()
 
 
+def manifest_of(job: Job) -> Path:
+    manifest = Path(job.configuration.working_dir) / "manifest.checkm"
+    manifest.write_bytes(b"x" * 900)
+    return manifest
+
+
+def test_a_job_that_needs_all_of_working_storage_gets_it_from_a_failed_job_with_a_manifest(
+    session: Session, small: Settings
+) -> None:
+    failed = fail(session, job_with(session, small, 100, 100), FailureKind.SYSTEM)
+    manifest = manifest_of(failed)
+    waiting = waiting_job(session, small, 1000)
+
+    recheck(session, small)
+    recheck(session, small)
+
+    assert (state(session, waiting), manifest.exists()) == (JobState.DOWNLOADING, False)
+    assert jobs.load(session, failed.jid).status.room is Room.EMPTY
+    assert audit(session) == ()
+
+
+def test_a_stored_job_that_is_emptied_keeps_what_its_recording_reads_and_why_says_who_has_the_room(
+    session: Session, small: Settings
+) -> None:
+    job = job_with(session, small, 100, 100)
+    for _ in range(2):
+        job = planting.apply_event(session, job, Event.SUCCEED)
+    stored = fail(session, job, FailureKind.SYSTEM)
+    manifest = manifest_of(stored)
+    waiting = waiting_job(session, small, 1000)
+
+    recheck(session, small)
+
+    found = why_job(Fleet(Site(small, session)), waiting)
+    assert (state(session, waiting), manifest.exists()) == (JobState.PROVISIONING, True)
+    assert jobs.load(session, stored.jid).status.room is Room.EMPTY
+    assert (found.moves_itself, found.users) == (False, {stored.jid: 900})
+
+
 def test_nothing_is_removed_for_a_job_that_would_not_fit_even_then(session: Session, small: Settings) -> None:
     job_with(session, small, 600, 600)
     failed = fail(session, job_with(session, small, 300, 300), FailureKind.SYSTEM)
