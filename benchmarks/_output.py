@@ -1,9 +1,17 @@
-"""Prints a benchmark's figures: a table, or one line with --json."""
+"""Runs a benchmark, or prints what it measures; prints its figures: a table, or one line with --json."""
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from statistics import median
+
+
+def run(main: Callable[[], int | None], about: str | None) -> None:
+    """Run the benchmark and exit; with --help, print its docstring instead."""
+    if "--help" in sys.argv:
+        print(about)
+        return
+    sys.exit(main())
 
 
 def report(

@@ -20,7 +20,7 @@ from benchmarks._batches import create_and_complete, deposit_files, end_of
 from benchmarks._ends import write_ends
 from benchmarks._machine import machine, use_two_cores
 from benchmarks._options import option
-from benchmarks._output import report
+from benchmarks._output import report, run
 from benchmarks._packets import counters
 from benchmarks._stack import Stack, stack
 from benchmarks._watching import Sample, Watch, watching
@@ -251,4 +251,4 @@ def _say(text: str) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main, __doc__)

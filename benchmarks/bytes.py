@@ -13,7 +13,7 @@ from statistics import median
 
 from benchmarks._deposits import Deposits
 from benchmarks._machine import host
-from benchmarks._output import report
+from benchmarks._output import report, run
 from benchmarks._source import serving
 from benchmarks._spent import medians, ratios, spent
 
@@ -70,4 +70,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main, __doc__)

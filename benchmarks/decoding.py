@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from statistics import median
 
-from benchmarks._output import tell
+from benchmarks._output import run, tell
 from pipeline.attempt import UNATTENDED
 from pipeline.containers import unpack
 from pipeline.containers.unpack import Limits
@@ -75,4 +75,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main, __doc__)

@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks._options import option
-from benchmarks._output import report
+from benchmarks._output import report, run
 from operations.deposits import draft, uploads
 from operations.site import Site
 from pipeline.principal import Interface, Principal, Role
@@ -94,4 +94,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main, __doc__)

@@ -35,7 +35,7 @@ from benchmarks._batches import end_of, manifest_of
 from benchmarks._costs import spread
 from benchmarks._machine import host, use_two_cores
 from benchmarks._options import option
-from benchmarks._output import report
+from benchmarks._output import report, run
 from benchmarks._processes import children, cpu_seconds, megabytes
 from entrypoints.stack.child import Process
 from pipeline.inventory.sql import open_inventory
@@ -285,4 +285,4 @@ def _asked(settings: Settings) -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    main()
+    run(main, __doc__)

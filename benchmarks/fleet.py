@@ -15,7 +15,7 @@ from benchmarks._batches import create_and_complete
 from benchmarks._costs import Costs, figures, measured
 from benchmarks._machine import machine, use_two_cores
 from benchmarks._options import ROUNDS, option, options
-from benchmarks._output import report
+from benchmarks._output import report, run
 from benchmarks._stack import Stack, stack
 from entrypoints.stack.child import Process
 from tests.servers.proxy import Proxy
@@ -92,4 +92,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main, __doc__)

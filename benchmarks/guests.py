@@ -16,7 +16,7 @@ from benchmarks._batches import complete_files
 from benchmarks._costs import Costs, figures, measured, spread
 from benchmarks._machine import machine, use_two_cores
 from benchmarks._options import ROUNDS, option
-from benchmarks._output import report
+from benchmarks._output import report, run
 from benchmarks._stack import PROFILES, stack
 from tests.servers import clamd
 
@@ -84,4 +84,4 @@ def _folder(parent: str, name: str) -> Path:
 
 
 if __name__ == "__main__":
-    main()
+    run(main, __doc__)

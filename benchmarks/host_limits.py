@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from statistics import median
 
-from benchmarks._output import tell
+from benchmarks._output import run, tell
 from benchmarks._packets import received
 from pipeline.attempt import UNATTENDED
 from pipeline.settings import Settings
@@ -90,4 +90,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main, __doc__)

@@ -19,7 +19,7 @@ from benchmarks import _machine
 from benchmarks._batches import create_and_complete
 from benchmarks._costs import spread
 from benchmarks._options import ROUNDS, option
-from benchmarks._output import report, tell
+from benchmarks._output import report, run, tell
 from entrypoints.cli import exit_codes
 from entrypoints.stack.child import Command
 from pipeline.settings import Settings
@@ -129,4 +129,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(main, __doc__)

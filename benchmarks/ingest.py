@@ -16,7 +16,7 @@ from benchmarks._batches import complete_files
 from benchmarks._costs import figures, measured, spread
 from benchmarks._machine import machine, use_two_cores
 from benchmarks._options import ROUNDS, option
-from benchmarks._output import report
+from benchmarks._output import report, run
 from benchmarks._processes import children, peak_megabytes
 from benchmarks._stack import stack
 
@@ -75,4 +75,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main, __doc__)

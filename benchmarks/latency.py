@@ -14,7 +14,7 @@ from benchmarks import _source
 from benchmarks._costs import Costs, cpu_ms_by_process, measured, spread
 from benchmarks._machine import machine, use_two_cores
 from benchmarks._options import ROUNDS, option
-from benchmarks._output import report
+from benchmarks._output import report, run
 from benchmarks._stack import Stack, stack
 from pipeline.attempt import UNATTENDED
 from pipeline.fixity import ContentFile
@@ -102,4 +102,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main, __doc__)

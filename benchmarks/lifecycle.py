@@ -14,7 +14,7 @@ from benchmarks._chain import Configuration
 from benchmarks._costs import figures, measured, spread
 from benchmarks._machine import machine, use_two_cores
 from benchmarks._options import ROUNDS, option
-from benchmarks._output import report
+from benchmarks._output import report, run
 from benchmarks._stack import stack
 
 AS_SHIPPED = Configuration.AS_SHIPPED
@@ -58,4 +58,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main, __doc__)

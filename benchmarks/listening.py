@@ -17,7 +17,7 @@ from benchmarks._batches import complete_files
 from benchmarks._costs import Costs, figures, measured, spread
 from benchmarks._machine import machine, use_two_cores
 from benchmarks._options import ROUNDS, option
-from benchmarks._output import report
+from benchmarks._output import report, run
 from benchmarks._stack import stack
 from pipeline.states import JOB
 from tasks.broker import configured
@@ -103,4 +103,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main, __doc__)

@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 from statistics import median
 
-from benchmarks._output import tell
+from benchmarks._output import run, tell
 from benchmarks._spent import seconds
 from operations.board.board import Board
 from operations.board.values import EVERYTHING, JobPage, JobSearch
@@ -94,4 +94,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main, __doc__)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 
-from benchmarks._output import tell
+from benchmarks._output import run, tell
 from benchmarks._packets import received
 from pipeline.records import Job
 from pipeline.settings import Settings
@@ -89,4 +89,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main, __doc__)

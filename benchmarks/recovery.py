@@ -13,7 +13,7 @@ from statistics import median
 from benchmarks._costs import spread
 from benchmarks._machine import machine, use_two_cores
 from benchmarks._options import ROUNDS, option
-from benchmarks._output import report
+from benchmarks._output import report, run
 from benchmarks._stack import Stack, stack
 from entrypoints.stack.child import Process
 from pipeline.states import JOB, JobState
@@ -97,4 +97,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main, __doc__)

@@ -23,7 +23,7 @@ from tempfile import TemporaryDirectory
 
 from benchmarks._machine import host
 from benchmarks._options import ROUNDS, option
-from benchmarks._output import tell
+from benchmarks._output import run, tell
 from benchmarks._processes import cpu_seconds
 from benchmarks._spent import Spent, medians, ratios
 from benchmarks._stack import Stack, stack
@@ -175,4 +175,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main, __doc__)

@@ -15,7 +15,7 @@ from benchmarks import _commands, moves
 from benchmarks._costs import spread
 from benchmarks._machine import machine, use_two_cores
 from benchmarks._options import option
-from benchmarks._output import report
+from benchmarks._output import report, run
 from benchmarks._packets import counters, received
 from benchmarks._processes import peak_megabytes
 from benchmarks._stack import Stack, stack
@@ -146,4 +146,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main, __doc__)

@@ -24,7 +24,7 @@ from statistics import quantiles
 from typing import Any
 
 from benchmarks._options import option
-from benchmarks._output import tell
+from benchmarks._output import run, tell
 from benchmarks._planted_inventories import (
     DEPOSITORS,
     FILES,
@@ -168,4 +168,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main, __doc__)

@@ -19,7 +19,7 @@ from statistics import median
 from benchmarks._deposits import Deposits
 from benchmarks._floors import fetch_with_libcurl, place_apart
 from benchmarks._machine import host
-from benchmarks._output import report
+from benchmarks._output import report, run
 from benchmarks._source import SMALL, serving
 from benchmarks._spent import a_second, medians, ratios, spent
 
@@ -74,4 +74,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main, __doc__)

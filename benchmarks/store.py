@@ -21,7 +21,7 @@ import bagit
 from benchmarks._deposits import Deposits
 from benchmarks._floors import copy_and_read_back, place_apart
 from benchmarks._machine import host
-from benchmarks._output import report
+from benchmarks._output import report, run
 from benchmarks._source import serving
 from benchmarks._spent import Spent, a_second, medians, ratios, spent
 from benchmarks.bytes import MIB, ROUNDS, random_file
@@ -107,4 +107,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main, __doc__)

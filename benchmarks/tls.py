@@ -21,7 +21,7 @@ from benchmarks._batches import complete_files
 from benchmarks._costs import Costs, figures, measured
 from benchmarks._machine import host, use_two_cores
 from benchmarks._options import ROUNDS, option
-from benchmarks._output import report
+from benchmarks._output import report, run
 from benchmarks._stack import PROFILES
 from pipeline.settings import Settings
 from tests.servers import postgresql, redis, zookeeper
@@ -138,4 +138,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main, __doc__)

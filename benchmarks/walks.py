@@ -20,7 +20,7 @@ from typing import Any
 
 import requests
 
-from benchmarks._output import tell
+from benchmarks._output import run, tell
 from entrypoints.stack.child import HOST, Command, Process, free_ports
 from tests.servers import redis, zookeeper
 from tests.servers.http_source import HttpSource
@@ -232,4 +232,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main, __doc__)

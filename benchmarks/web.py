@@ -17,7 +17,7 @@ from statistics import median
 import requests
 
 from benchmarks import lists
-from benchmarks._output import report
+from benchmarks._output import report, run
 from benchmarks._processes import cpu_seconds, peak_megabytes
 from benchmarks._spent import seconds
 from benchmarks._stack import Stack, stack
@@ -170,4 +170,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main, __doc__)

@@ -14,6 +14,7 @@ from tools.checkout import PROJECT, VAR, stop_command
 from tools.commands import ENTRIES, USAGE
 from tools.dev import audit, secret_scan
 from tools.dev.app import app, spread_over
+from tools.dev.benches import FOLDER, names
 from tools.dev.checks import LOCK_FILES, lock_complaints
 
 COMMANDS = [entry.name for entry in ENTRIES]
@@ -63,6 +64,28 @@ def test_usage_lists_every_command() -> None:
     lines = USAGE.splitlines()
 
     assert [line.split()[0] for line in lines if line.startswith("  ")] == COMMANDS
+
+
+@pytest.mark.parametrize("name", names())
+def test_each_benchmark_prints_its_docstring_for_help_instead_of_running(name: str) -> None:
+    code = (FOLDER / f"{name}.py").read_text()
+
+    assert code.startswith('"""')
+    assert code.endswith('if __name__ == "__main__":\n    run(main, __doc__)\n')
+
+
+def test_further_arguments_are_those_of_the_benchmark() -> None:
+    asked = subprocess.run(
+        [sys.executable, "-m", "tools.dev", "bench", "endurance", "--minutes", "4", "--help"],
+        cwd=PROJECT,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+
+    assert asked.stdout.startswith("Deposits without a pause")
+    assert "`--minutes`" in asked.stdout
 
 
 def test_an_unknown_benchmark_is_refused() -> None:

@@ -104,13 +104,20 @@ def check(
     raise typer.Exit(checks.check(fix, console))
 
 
-@app.command(epilog="Example: ./dev bench moves --json")
+@app.command(
+    epilog="Example: ./dev bench moves --json",
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
+)
 def bench(
+    context: typer.Context,
     name: Annotated[str, typer.Argument(help="The NAME of benchmarks/NAME.py; without: all.")] = "",
     json: Annotated[bool, typer.Option("--json", help="Figures as JSON, one line per benchmark.")] = False,
 ) -> None:
-    """Run benchmarks on this machine."""
-    raise typer.Exit(benches.bench(name, json, console))
+    """Run benchmarks on this machine; further arguments are those of the benchmark: NAME --help."""
+    if name == "--help":
+        print(context.get_help())
+        return
+    raise typer.Exit(benches.bench(name, context.args, json, console))
 
 
 @app.command(
