@@ -2,6 +2,7 @@
 
 import json
 import os
+import select
 import subprocess
 import sys
 from pathlib import Path
@@ -40,6 +41,21 @@ def run(*arguments: str, hash_seed: int = 0) -> str:
 
 def simulated(*arguments: str, hash_seed: int = 0) -> list[dict[str, Any]]:
     return [json.loads(line) for line in run("--json", *arguments, hash_seed=hash_seed).splitlines()]
+
+
+def test_the_processes_of_a_run_that_is_killed_end_with_it() -> None:
+    command = [sys.executable, "-m", "tools.simulation", "--seed", "1", "--runs", "9", "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as run:
+        assert run.stdout is not None
+        assert run.stdout.readline()
+        children = Path(f"/proc/{run.pid}/task/{run.pid}/children").read_text().split()
+        workers = [os.pidfd_open(int(child)) for child in children]
+        run.kill()
+
+    assert workers
+    for worker in workers:
+        assert select.select([worker], [], [], 30)[0]
+        os.close(worker)
 
 
 GOALS = ("process killed at file after fsync", "job failed delete deleted")

@@ -13,13 +13,13 @@ from zkstate.connection.client import make_client
 from zkstate.direct import Client
 
 
-class RealLinks:
-    """`hosts`: the addresses of the session's servers, for each session."""
+class RealLinks(comparison.Links):
+    """`ports`: of the server of each session."""
 
     def __init__(self, settings: Settings, ports: Sequence[int], opened: ExitStack) -> None:
         self._settings, self._ports = settings, ports
         self.proxies = [opened.enter_context(Proxy(port)) for port in ports]
-        self._clients: dict[int, Client] = {}
+        self._opened: dict[int, Client] = {}
         self._away: dict[int, Any] = {}
         """Id and password of the sessions that are away."""
 
@@ -27,9 +27,8 @@ class RealLinks:
         user = comparison.USERS[number]
         own = {"zk_hosts": self.proxies[number].hosts, "zk_user": user, "zk_password": user}
         given = Settings.model_validate(self._settings.model_dump() | own)
-        client = make_client(given)
+        client = self._opened[number] = make_client(given)
         client.default_acl = None  # each request has its own
-        self._clients[number] = client
         return client
 
     def lose(self, number: int, what: str) -> None:
@@ -45,7 +44,7 @@ class RealLinks:
         self.proxies[number].cut()
 
     def leave(self, number: int) -> None:
-        self._away[number] = self._clients[number].client_id  # which kazoo only says of a connected one
+        self._away[number] = self._opened[number].client_id  # which kazoo only says of a connected one
         self.proxies[number].refuse()
 
     def come_back(self, number: int) -> None:

@@ -3,19 +3,23 @@
 import tools.simulation.clock  # noqa: F401, I001 - before the modules that keep time's functions
 
 import argparse
+import ctypes
 import json
+import os
 import random
 import shlex
+import signal
 import sys
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 
+from entrypoints.stack.die_with_parent import PR_SET_PDEATHSIG
 from tools.simulation.coverage import FREE, Coverage
-from tools.simulation.history import FAULTS, FAULTS_OF_A_HISTORY, Outcome, replay
+from tools.simulation.history import Outcome, replay
 from tools.simulation.minimise import minimise
 from tools.simulation.mutations import MUTATIONS
 from tools.simulation.script import Script, read_script
@@ -37,8 +41,8 @@ def main() -> int:
     first = given.seed if given.seed is not None else random.SystemRandom().randrange(10**9)
     began = time.time()
     outcomes: list[Outcome] = []
-    met = Coverage(tuple(FAULTS_OF_A_HISTORY))
-    with ProcessPoolExecutor(PROCESSES) as pool:
+    met = Coverage()
+    with ProcessPoolExecutor(PROCESSES, initializer=end_with_parent, initargs=(os.getpid(),)) as pool:
         for outcome in _histories(pool, met, first, given):
             outcomes.append(outcome)
             _print(outcome, given)
@@ -47,7 +51,10 @@ def main() -> int:
                 break
     failed = [outcome for outcome in outcomes if outcome.problems]
     if not given.json:
-        print(_summary(outcomes, failed, met, time.time() - began))
+        again = f": ./dev simulate {_name(failed[0])} --trace" if failed else ""
+        seconds = time.time() - began
+        print(f"{len(outcomes)} histories in {seconds:.0f} s, {len(failed)} with a problem{again}")
+        print(met.text())
     expected = failed if given.mutation else not failed
     return 0 if outcomes and expected else 1
 
@@ -95,19 +102,25 @@ def _histories(
             waiting.append(pool.submit(_within, deadline, script, given))
 
 
+def end_with_parent(parent: int) -> None:
+    """Have the kernel kill this process when its parent ends, even by SIGKILL."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it has ended before that
+        os._exit(1)
+
+
 def _within(deadline: float, script: Script, given: argparse.Namespace) -> Outcome | None:
     if time.time() > deadline:
         return None
-    return replay(script, given.faults, story=given.trace, first=bool(given.mutation))
+    return replay(script, story=given.trace, first=bool(given.mutation))
 
 
 def _print(outcome: Outcome, given: argparse.Namespace) -> None:
     if given.json:
         print(json.dumps({**asdict(outcome), "story": []}), flush=True)
-        return
-    if given.trace:
+    elif given.trace:
         print("\n".join(readable(outcome.story)))
-    if outcome.problems or given.trace:
+    if not given.json and (outcome.problems or given.trace):
         print(f"{_name(outcome)}: {'; '.join(outcome.problems[:MOST]) or 'no problem'}", flush=True)
 
 
@@ -115,11 +128,6 @@ def _name(outcome: Outcome) -> str:
     """The options that give the same history again."""
     goals = (f"--towards {shlex.quote(goal)}" for goal in outcome.towards)
     return " ".join((f"--seed {outcome.seed}", *goals))
-
-
-def _summary(outcomes: Sequence[Outcome], failed: Sequence[Outcome], met: Coverage, seconds: float) -> str:
-    again = f": ./dev simulate {_name(failed[0])} --trace" if failed else ""
-    return f"{len(outcomes)} histories in {seconds:.0f} s, {len(failed)} with a problem{again}\n{met.text()}"
 
 
 def _arguments() -> argparse.Namespace:
@@ -140,7 +148,6 @@ def _arguments() -> argparse.Namespace:
         help="steer the histories towards this row or pair, as --json names them; without it, those after "
         f"the first {FREE} of a run are steered towards what was not met yet",
     )
-    parser.add_argument("--faults", type=int, default=FAULTS, help=f"most faults of a history ({FAULTS})")
     parser.add_argument(
         "--mutation",
         default="",

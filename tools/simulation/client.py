@@ -4,19 +4,12 @@ Each direction of a connection keeps its order, and each message its own delay. 
 first requests that were on their way may still arrive; what was on its way back is lost.
 """
 
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
-from kazoo.exceptions import (
-    AuthFailedError,
-    ConnectionClosedError,
-    ConnectionLoss,
-    SessionExpiredError,
-    ZookeeperError,
-)
-from kazoo.handlers.threading import AsyncResult, KazooTimeoutError
+from kazoo.exceptions import ConnectionClosedError, ConnectionLoss, SessionExpiredError, ZookeeperError
+from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol import serialization
 from kazoo.protocol.connection import CHANGED_EVENT, CHILD_EVENT, CREATED_EVENT, DELETED_EVENT
 from kazoo.protocol.states import Callback, EventType, KeeperState, WatchedEvent
@@ -27,6 +20,7 @@ from tools.simulation.story import answered, changed
 from tools.simulation.wire import changes_of, encoded
 from tools.simulation.world import Process, World
 from zkstate.direct import Client
+from zkstate.direct.client import FAULTS
 
 LARGEST = 0xFFFFF - 8
 """Bytes of the largest request (`jute.maxbuffer`) without its number and type; a server ends the connection
@@ -38,52 +32,25 @@ DELAY = 0.002
 _CODES = {CREATED_EVENT: EventType.CREATED, DELETED_EVENT: EventType.DELETED}
 _CODES |= {CHANGED_EVENT: EventType.CHANGED, CHILD_EVENT: EventType.CHILD}
 
-_FAULTS = {
-    KeeperState.AUTH_FAILED: AuthFailedError,
-    KeeperState.CLOSED: ConnectionClosedError,
-    KeeperState.EXPIRED_SESSION: SessionExpiredError,
-}
 
+class Handler(SequentialThreadingHandler):  # type: ignore[misc] # kazoo has no types
+    """Calls callbacks in a task of their own, in their order.
 
-class Handler:
-    """What kazoo asks of its handler; callbacks run in a task of their own, in their order."""
-
-    timeout_exception = KazooTimeoutError
-    running = False
-    """kazoo then calls the callbacks of an answer as the answer arrives."""
-    name = "simulated"
+    It is never started: kazoo then calls the callbacks of an answer as the answer arrives.
+    """
 
     def __init__(self, world: World, process: Process) -> None:
+        super().__init__()
+        self.sleep_func = world.park
         self._world, self._process = world, process
         self._waiting: list[Any] = []
         self._runs = False
-
-    def sleep_func(self, seconds: float) -> None:
-        self._world.park(seconds)
-
-    def async_result(self) -> AsyncResult:
-        return AsyncResult(self)
-
-    def event_object(self) -> Any:
-        return threading.Event()
-
-    def lock_object(self) -> Any:
-        return threading.Lock()
-
-    def rlock_object(self) -> Any:
-        return threading.RLock()
-
-    def start(self) -> None:
-        pass
-
-    def stop(self) -> None:
-        pass
 
     def dispatch_callback(self, callback: Callback) -> None:
         self._waiting.append(callback)
         if not self._runs:
             self._runs = True
-            self._world.spawn(self._process, "watches", self._call_back)
+            self._world.spawn(self._process, self._call_back)
 
     def _call_back(self) -> None:
         while self._waiting:
@@ -201,7 +168,8 @@ class SimulatedClient(Client):
         ensemble = network.ensemble
         if self._session_id and self._session_id not in ensemble.sessions:
             self._session_callback(KeeperState.EXPIRED_SESSION)
-            self._refuse_queued(SessionExpiredError())
+            queued, self._queued = self._queued, []
+            _refuse([answer for _, answer in queued], SessionExpiredError())
             self._session_callback(KeeperState.CONNECTING)
             self._session_id = 0
         server = world.chance.randrange(len(ensemble.servers))
@@ -220,11 +188,6 @@ class SimulatedClient(Client):
         for request, answer in queued:
             self._send(request, answer)
 
-    def _refuse_queued(self, fault: Exception) -> None:
-        queued, self._queued = self._queued, []
-        for _, answer in queued:
-            answer.set_exception(fault)
-
     def break_off(self, why: str) -> None:
         """The connection breaks; the client tries to connect again."""
         if not self._live.is_set():
@@ -233,8 +196,7 @@ class SimulatedClient(Client):
         self._leave_server()
         flights, self._flights = self._flights, {}
         self._session_callback(KeeperState.CONNECTING)
-        for answer in flights.values():
-            answer.set_exception(ConnectionLoss())
+        _refuse(flights.values(), ConnectionLoss())
         self._world.after(0.05 + self._world.chance.random() * 0.5, self._connect)
 
     def fall_silent(self, what: str) -> None:
@@ -272,10 +234,10 @@ class SimulatedClient(Client):
             self._leave_server()
         self._link += 1
         flights, self._flights = self._flights, {}
+        queued, self._queued = self._queued, []
         self._session_callback(KeeperState.CLOSED)
-        for answer in flights.values():
-            answer.set_exception(ConnectionClosedError("Connection has been closed"))
-        self._refuse_queued(ConnectionClosedError("Connection has been closed"))
+        answers = (*flights.values(), *(answer for _, answer in queued))
+        _refuse(answers, ConnectionClosedError("Connection has been closed"))
 
     def stop_within(self, seconds: float) -> bool:
         self._world.pass_place("record", "close the session")
@@ -291,7 +253,7 @@ class SimulatedClient(Client):
 
     def _call(self, request: Any, async_object: Any) -> bool:
         self._world.pass_place("record", f"{type(request).__name__} {getattr(request, 'path', '')}")
-        if (fault := _FAULTS.get(self._state)) is not None:
+        if (fault := FAULTS.get(self._state)) is not None:
             async_object.set_exception(fault())
             return False
         if not self._live.is_set():
@@ -335,15 +297,13 @@ class SimulatedClient(Client):
         tree, ask = ensemble.tree_of(session), partial(read, users=self._users)
         watch = bool(getattr(request, "watcher", None))
         match request:
-            case serialization.GetData():
-                return ask(tree, session, "get", request.path, watch=watch)
-            case serialization.Exists():
-                return ask(tree, session, "exists", request.path, watch=watch)
-            case serialization.GetChildren():
-                return sorted(ask(tree, session, "children", request.path, watch=watch))
-            case serialization.GetChildren2():
+            case serialization.GetData() | serialization.Exists():
+                kind = "get" if isinstance(request, serialization.GetData) else "exists"
+                return ask(tree, session, kind, request.path, watch=watch)
+            case serialization.GetChildren() | serialization.GetChildren2():
                 children = sorted(ask(tree, session, "children", request.path, watch=watch))
-                return children, tree.node(request.path).stat()
+                both = isinstance(request, serialization.GetChildren2)
+                return (children, tree.node(request.path).stat()) if both else children
             case serialization.Sync():
                 network.catch_up(ensemble.sessions[session].server)
                 return request.path
@@ -412,6 +372,11 @@ class SimulatedClient(Client):
         watched = WatchedEvent(_CODES[kind], self._state, self.unchroot(path))
         for watcher in watchers:
             self.handler.dispatch_callback(Callback("watch", watcher, (watched,)))
+
+
+def _refuse(answers: Iterable[Any], fault: Exception) -> None:
+    for answer in answers:
+        answer.set_exception(fault)
 
 
 def _in_order(watchers: Any) -> list[Any]:

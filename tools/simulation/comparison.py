@@ -6,19 +6,19 @@ has threads in its process, from which nothing may be taken.
 
 import json
 import random
+import re
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import partial
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 from kazoo.exceptions import ZookeeperError
 from kazoo.protocol.states import KazooState, ZnodeStat
 from kazoo.security import OPEN_ACL_UNSAFE, make_acl, make_digest_acl
 
 from tools.simulation.client import Network, SimulatedClient
-from tools.simulation.patches import patched, world
+from tools.simulation.patches import patched
 from tools.simulation.world import Process, World
 from zkstate.direct import Client, requests
 from zkstate.direct.client import whole_path
@@ -51,18 +51,17 @@ ACCESS = (
 LARGEST = 0xFFFFF
 """Bytes of the largest request."""
 
+_ZXID = re.compile(r"zxid \d+")
+
 
 @dataclass(frozen=True)
 class Request:
-    """One request of a session; `what` says its kind."""
+    """One request of a session; `what` is the name of kazoo's method, or `multi`, or a fault."""
 
     session: int
     what: str
     path: str = "/"
-    data: bytes = b""
-    version: int = -1
-    flags: int = 0
-    access: int = 0
+    arguments: dict[str, Any] = field(default_factory=dict)
     parts: tuple["Request", ...] = ()
 
 
@@ -77,10 +76,25 @@ FAULTS = ("break", "lose requests", "lose answers", "expire", "be away", "large"
 expires while one waits to be sent; it is away while another has its turn; about LARGEST bytes are sent."""
 
 
+_OF_CHANGE = {"create": ("value", "acl", "ephemeral", "sequence"), "set": ("value", "version")}
+"""Kind of change -> its arguments; the others have a version alone."""
+
+
+def _ignored(_: object) -> None:
+    """A watch; the listeners of events record what is pushed."""
+
+
+_READS: dict[str, dict[str, Any]] = {
+    "get": {"watch": _ignored},
+    "exists": {"watch": _ignored},
+    "get_children": {"watch": _ignored, "include_data": True},
+}
+
+
 def _request(chance: random.Random) -> Request:
     session = chance.randrange(SESSIONS)
     kind = chance.choices(
-        ("change", "multi", "get", "exists", "children", "follow", "sync", "reopen", *FAULTS),
+        ("change", "multi", *_READS, "add_watch", "sync", "reopen", *FAULTS),
         (40, 20, 12, 12, 12, 2, 1, 2, *(0.7 for _ in FAULTS)),
     )[0]
     if kind == "change":
@@ -90,44 +104,67 @@ def _request(chance: random.Random) -> Request:
         return Request(session, "multi", parts=parts)
     if kind in FAULTS:
         other = (session + 1) % SESSIONS if kind == "be away" else session
-        part = chance.choice((_change(chance, other), Request(other, "get", chance.choice(PATHS))))
-        return Request(session, kind, chance.choice(PATHS), version=chance.randint(-1, 1), parts=(part,))
-    return Request(session, kind, chance.choice(PATHS))
+        part = chance.choice((_change(chance, other), _read(other, "get", chance)))
+        path, length = chance.choice(PATHS), chance.randint(-1, 1)
+        return Request(session, kind, path, {"longer": length}, parts=(part,))
+    return _read(session, kind, chance)
+
+
+def _read(session: int, kind: str, chance: random.Random) -> Request:
+    return Request(session, kind, chance.choice(PATHS), _READS.get(kind, {}))
 
 
 def _change(chance: random.Random, session: int, *, in_multi: bool = False) -> Request:
     path = chance.choice(PATHS)
     data = chance.randbytes(chance.randrange(4))
     version = chance.choice((-1, -1, 0, 0, 1, 2))
-    kinds = ("create", "create", "put", "delete", *(("check",) if in_multi else ()))
-    kind = chance.choice(kinds)
-    flags = chance.choice((0, 0, 0, 1, 2, 3)) if kind == "create" else 0
-    access = chance.choice((0, 0, 0, 0, 0, 1, 2, 3)) if kind == "create" else 0
-    return Request(session, kind, path, data, version, flags, access)
+    kind = chance.choice(("create", "create", "set", "delete", *(("check",) if in_multi else ())))
+    given: dict[str, Any] = {"value": data, "version": version}
+    if kind == "create":
+        flags = chance.choice((0, 0, 0, 1, 2, 3))
+        given |= {"ephemeral": bool(flags & 1), "sequence": bool(flags & 2)}
+        given["acl"] = ACCESS[chance.choice((0, 0, 0, 0, 0, 1, 2, 3))]
+    return Request(session, kind, path, {name: given[name] for name in _OF_CHANGE.get(kind, ("version",))})
 
 
-class Links(Protocol):
-    """The connections of the sessions to their servers, by the number of the session."""
+class Links:
+    """The connections of the sessions to their servers, by the number of the session; here simulated ones."""
+
+    def __init__(self, network: Network, process: Process) -> None:
+        self._network, self._process = network, process
+        self._clients: dict[int, SimulatedClient] = {}
 
     def open(self, number: int) -> Client:
         """A client that is not connected yet."""
+        user = USERS[number]
+        auth = [("digest", f"{user}:{user}")] if user else []
+        client = SimulatedClient(self._network, self._process, "127.0.0.1:1", TIMEOUT, auth_data=auth)
+        self._clients[number] = client
+        return client
 
     def lose(self, number: int, what: str) -> None:
         """Lose `requests` or `answers` until the connection is cut."""
+        self._clients[number].fall_silent(what)
 
-    def await_loss(self, number: int) -> None:
+    def await_loss(self, _: int) -> None:
         """Wait until an answer was lost."""
+        time.sleep(1)
 
     def cut(self, number: int) -> None:
         """End the connection; a new one works."""
+        self._clients[number].break_off("cut")
 
     def leave(self, number: int) -> None:
         """End the connection, and let none begin until `come_back`."""
+        self._clients[number].reachable = False
+        self.cut(number)
 
-    def come_back(self, number: int) -> None: ...
+    def come_back(self, number: int) -> None:
+        self._clients[number].reachable = True
 
     def end(self, number: int) -> None:
         """The servers end the session."""
+        self._network.end(self._clients[number].session)
 
 
 class Recorder:
@@ -174,7 +211,7 @@ class Recorder:
             if request.what in (
                 "reopen",
                 "expire",
-            ):  # the servers delete ephemerals in the order of a hash set
+            ):  # whose ephemerals are deleted in the order of a hash set
                 for lines, number in zip(self.lines, before, strict=True):
                     lines[number:] = sorted(lines[number:], key=repr)
 
@@ -200,7 +237,7 @@ class Recorder:
         links, (part,) = self.links, request.parts
         if request.what == "large":
             answer = self._result(self._ask(client, request))
-            if request.version <= 0:
+            if request.arguments["longer"] <= 0:
                 return answer
         elif request.what == "break":
             links.cut(number)
@@ -234,50 +271,20 @@ class Recorder:
             time.sleep(0.005)
 
     def _ask(self, client: Client, request: Request) -> Any:
-        path, watch = request.path, _ignored
-        match request.what:
-            case "create":
-                flags = request.flags
-                return client.create_async(
-                    path,
-                    request.data,
-                    acl=ACCESS[request.access],
-                    ephemeral=bool(flags & 1),
-                    sequence=bool(flags & 2),
-                )
-            case "large":
-                # the lengths of packet, path, data and version, number and type
-                room = LARGEST - 20 - len(whole_path(client.chroot, path))
-                return client.set_async(path, bytes(room + request.version))
-            case "put":
-                return client.set_async(path, request.data, version=request.version)
-            case "delete":
-                return client.delete_async(path, version=request.version)
-            case "get":
-                return client.get_async(path, watch=watch)
-            case "exists":
-                return client.exists_async(path, watch=watch)
-            case "children":
-                return client.get_children_async(path, watch=watch, include_data=True)
-            case "follow":
-                return client.add_watch_async(path)
-            case "sync":
-                return client.sync_async(path)
-            case _:
-                return client.request(
-                    requests.MultiRequest([_encoded(client, part) for part in request.parts])
-                )
+        if request.what == "multi":
+            parts = [_encoded(client, part) for part in request.parts]
+            return client.request(requests.MultiRequest(parts))
+        if request.what == "large":  # without the lengths of packet, path and data, version, number and type
+            room = LARGEST - 20 - len(whole_path(client.chroot, request.path))
+            return client.set_async(request.path, bytes(room + request.arguments["longer"]))
+        return getattr(client, f"{request.what}_async")(request.path, **request.arguments)
 
     def _plain(self, answer: Any) -> Any:
         """The answer without what differs between two servers: times, and the ids of sessions."""
         match answer:
-            case ZnodeStat():
-                return (
-                    *answer[:2],
-                    *answer[4:7],
-                    self._owners[answer.ephemeralOwner],
-                    *answer[8:],
-                )
+            case ZnodeStat(czxid, mzxid, _, _, version, cversion, aversion, owner, size, children, pzxid):
+                numbers = [f"zxid {number:020}" for number in (czxid, mzxid, pzxid)]
+                return (*numbers, version, cversion, aversion, self._owners[owner], size, children)
             case ZookeeperError():
                 return type(answer).__name__
             case list():
@@ -295,81 +302,19 @@ class Recorder:
             client.stop_within(WAIT)
 
 
-def _ignored(_: object) -> None:
-    """A watch; the listeners of events record what is pushed."""
-
-
 def _encoded(client: Client, part: Request) -> bytes:
-    path = whole_path(client.chroot, part.path)
+    path, given = whole_path(client.chroot, part.path), part.arguments
     match part.what:
         case "create":
-            return requests.create(path, part.data, ACCESS[part.access], part.flags)
-        case "put":
-            return requests.put(path, part.data, part.version)
+            return requests.create(
+                path, given["value"], given["acl"], given["ephemeral"] + 2 * given["sequence"]
+            )
+        case "set":
+            return requests.put(path, given["value"], given["version"])
         case "delete":
             return requests.delete(path)
         case _:
-            return requests.check(path, max(part.version, 0))
-
-
-class _SimulatedLinks:
-    def __init__(self, network: Network, process: Process) -> None:
-        self._network, self._process = network, process
-        self._clients: dict[int, SimulatedClient] = {}
-
-    def open(self, number: int) -> Client:
-        user = USERS[number]
-        auth = [("digest", f"{user}:{user}")] if user else []
-        client = SimulatedClient(self._network, self._process, "127.0.0.1:1", TIMEOUT, auth_data=auth)
-        self._clients[number] = client
-        return client
-
-    def lose(self, number: int, what: str) -> None:
-        self._clients[number].fall_silent(what)
-
-    def await_loss(self, _: int) -> None:
-        time.sleep(1)
-
-    def cut(self, number: int) -> None:
-        self._clients[number].break_off("cut")
-
-    def leave(self, number: int) -> None:
-        self._clients[number].reachable = False
-        self.cut(number)
-
-    def come_back(self, number: int) -> None:
-        self._clients[number].reachable = True
-
-    def end(self, number: int) -> None:
-        self._network.end(self._clients[number].session)
-
-
-T = TypeVar("T")
-
-
-def simulated(
-    root: str, work: Callable[[Recorder, Network], T], servers: int = 1, release: tuple[int, int] = (3, 8)
-) -> T:
-    """The result of `work` with a recorder on a simulated ensemble; call it in `patches.patched`."""
-    own = world()
-    network, process = Network(own, servers, release), own.process("sessions")
-    recorder = Recorder(_SimulatedLinks(network, process), root)
-    done: list[T] = []
-
-    def tick() -> None:
-        network.expire()
-        for server in range(1, servers):
-            network.catch_up(server)
-        own.after(0.5, tick)
-
-    def run() -> None:
-        recorder.start()
-        done.append(work(recorder, network))
-
-    tick()
-    own.spawn(process, "main", run)
-    assert own.run(lambda: bool(done), own.now + 10_000)
-    return done[0]
+            return requests.check(path, max(given["version"], 0))
 
 
 def without_majority(
@@ -429,63 +374,49 @@ def behind(recorder: Recorder) -> tuple[int, list[str]]:
     return old, wrong
 
 
-def in_ranks(lines: Sequence[Sequence[Any]]) -> list[list[Any]]:
-    """The lines with the rank of each transaction number in place of the number."""
-    numbers = sorted({number for line in lines for one in line for number in _numbers(one)})
-    rank = {number: position for position, number in enumerate(numbers)}
-    return [[_ranked(one, rank) for one in line] for line in lines]
-
-
-def _is_stat(value: Any) -> bool:
-    return isinstance(value, tuple) and len(value) == 9 and isinstance(value[0], int)
-
-
-def _numbers(value: Any) -> Iterator[int]:
-    if _is_stat(value):
-        yield from (value[0], value[1], value[8])
-    elif isinstance(value, tuple | list):
-        for one in value:
-            yield from _numbers(one)
-
-
-def _ranked(value: Any, rank: dict[int, int]) -> Any:
-    if _is_stat(value):
-        return (rank[value[0]], rank[value[1]], *value[2:8], rank[value[8]])
-    if isinstance(value, tuple | list):
-        return [_ranked(one, rank) for one in value]
-    return value
-
-
 def text_of(recorder: Recorder) -> str:
-    """The answers and events, ranked, as one line of JSON."""
-    return json.dumps(in_ranks(recorder.lines), default=repr)
+    """The answers and events as JSON, with the rank of each transaction number in place of the number."""
+    text = json.dumps(recorder.lines, default=repr)
+    rank = {number: str(position) for position, number in enumerate(sorted(set(_ZXID.findall(text))))}
+    return _ZXID.sub(lambda match: rank[match[0]], text)
 
 
-def _answers(seed: int, length: int, recorder: Recorder, _: Network) -> list[list[Any]]:
-    recorder.run(sequence_of(seed, length))
-    return in_ranks(recorder.lines)
+def simulated(
+    what: str, seed: int, length: int, release: tuple[int, int], own: World, ended: Callable[[str], None]
+) -> None:
+    """Begin the requests of a seed, an outage, or reads of old states; `ended` gets the result as JSON."""
+    servers = 1 if what == "answers" else 3
+    network, process = Network(own, servers, release), own.process("sessions")
+    recorder = Recorder(Links(network, process), f"/compared-{seed}")
 
+    def tick() -> None:
+        network.expire()
+        for server in range(1, servers):
+            network.catch_up(server)
+        own.after(0.5, tick)
 
-def _outage(_: int, __: int, recorder: Recorder, network: Network) -> dict[str, Any]:
-    return without_majority(recorder, network.lose_majority, network.regain_majority)
+    def run() -> None:
+        recorder.start()
+        if what == "answers":
+            recorder.run(sequence_of(seed, length))
+            ended(text_of(recorder))
+        elif what == "outage":
+            ended(json.dumps(without_majority(recorder, network.lose_majority, network.regain_majority)))
+        else:
+            ended(json.dumps(behind(recorder)))
 
-
-def _behind(_: int, __: int, recorder: Recorder, ___: Network) -> tuple[int, list[str]]:
-    return behind(recorder)
-
-
-SIMULATED = {"answers": (_answers, 1), "outage": (_outage, 3), "behind": (_behind, 3)}
-"""What can be simulated, and with how many servers."""
+    tick()
+    own.spawn(process, run)
 
 
 def main(what: str, release: tuple[int, int], length: int, seeds: Sequence[int]) -> None:
-    work, servers = SIMULATED[what]
     for seed in seeds:
-        world = World(seed)
-        with patched(world):
-            result = simulated(f"/compared-{seed}", partial(work, seed, length), servers, release)
-            world.close()
-        print(json.dumps(result, default=repr), flush=True)
+        own, results = World(seed), list[str]()
+        with patched(own):
+            simulated(what, seed, length, release, own, results.append)
+            assert own.run(lambda results=results: bool(results), own.now + 10_000)  # type: ignore[misc]
+            own.close()
+        print(*results, flush=True)
 
 
 if __name__ == "__main__":

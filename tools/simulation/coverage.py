@@ -5,12 +5,12 @@ seed alone, so that a run can be repeated, and each history carries its goals in
 """
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from pipeline.states import BATCH, JOB
 from tools.simulation.facts import name_of
+from tools.simulation.history import FAULTS_OF_A_HISTORY, Outcome
 from tools.simulation.outside import SERVICE_FAULTS, SERVICE_PLACES
 from tools.simulation.patches import EFFECTS
 from tools.simulation.site import BEATS
@@ -43,6 +43,11 @@ UNREACHABLE = {
 }
 """Rows and pairs that no history can meet, each with its reason."""
 
+PAIRS = (
+    *(f"{fault} at {place}" for place in PLACES for fault in FAULTS_OF_A_HISTORY),
+    *(f"{fault} at {place}" for place in SERVICE_PLACES for fault in SERVICE_FAULTS),
+)
+
 ROWS = tuple(name_of(machine, row) for machine in (JOB, BATCH) for row in machine.table)
 
 FREE = 16
@@ -52,32 +57,14 @@ ROWS_AT_ONCE, PAIRS_AT_ONCE = 3, 20
 """Goals of a history."""
 
 
-class Met(Protocol):
-    rows: list[str]
-    pairs: list[str]
-
-
 @dataclass
 class Coverage:
     """What the histories of a run have met, of all that they can meet."""
 
-    faults: Sequence[str]
-    """The faults of processes."""
     met: set[str] = field(default_factory=set)
-    unknown: set[str] = field(default_factory=set)
-    """What was met and is not listed here: a list is out of date."""
 
-    @property
-    def pairs(self) -> tuple[str, ...]:
-        return (
-            *(f"{fault} at {place}" for place in PLACES for fault in self.faults),
-            *(f"{fault} at {place}" for place in SERVICE_PLACES for fault in SERVICE_FAULTS),
-        )
-
-    def add(self, outcome: Met) -> None:
-        known = {*ROWS, *self.pairs}
-        self.met |= known.intersection((*outcome.rows, *outcome.pairs))
-        self.unknown |= {*outcome.rows, *outcome.pairs} - known
+    def add(self, outcome: Outcome) -> None:
+        self.met |= {*outcome.rows, *outcome.pairs}
 
     def missing(self, names: Iterable[str]) -> list[str]:
         return [name for name in names if name not in self.met and name not in UNREACHABLE]
@@ -85,25 +72,19 @@ class Coverage:
     def goals(self, seed: int) -> tuple[str, ...]:
         """What the history of a seed is steered towards."""
         chance = random.Random(f"goals {seed}")
-        rows, pairs = self.missing(ROWS), self.missing(self.pairs)
+        rows, pairs = self.missing(ROWS), self.missing(PAIRS)
         return (
             *chance.sample(rows, min(ROWS_AT_ONCE, len(rows))),
             *chance.sample(pairs, min(PAIRS_AT_ONCE, len(pairs))),
         )
 
     def text(self) -> str:
-        lines = [
-            f"{len(names) - len(self.missing(names)) - self._unreachable(names)} of "
-            f"{len(names) - self._unreachable(names)} {what} that can be met"
-            for names, what in (
-                (ROWS, "rows of the tables of states"),
-                (self.pairs, "pairs of a fault and a place"),
-            )
-        ]
-        if self.unknown:
-            lines.append(f"not listed in coverage.py: {', '.join(sorted(self.unknown))}")
+        """What was met, and the rows that were not; an entry that is not listed shows that a list is old."""
+        lines = []
+        for names, what in (ROWS, "rows of the tables of states"), (PAIRS, "pairs of a fault and a place"):
+            reachable, missing = [name for name in names if name not in UNREACHABLE], self.missing(names)
+            lines.append(f"{len(reachable) - len(missing)} of {len(reachable)} {what} that can be met")
+        lines += (f"not met: {row}" for row in self.missing(ROWS))
+        if unknown := sorted(self.met - {*ROWS, *PAIRS}):
+            lines.append(f"not listed in coverage.py: {', '.join(unknown)}")
         return "\n".join(lines)
-
-    @staticmethod
-    def _unreachable(names: Sequence[str]) -> int:
-        return len(UNREACHABLE.keys() & set(names))

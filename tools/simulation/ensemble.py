@@ -5,8 +5,8 @@ may be old, and its watches late. Errors, versions, access and the order of watc
 and 3.9; `tests/integration/test_simulated_zookeeper.py` compares them with real servers.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from kazoo.exceptions import (
@@ -123,11 +123,16 @@ Allowed = Callable[[int, Access], bool]
 """Whether a session may read what has this access list."""
 
 
-def require(access: Access, permission: int, users: frozenset[Id]) -> None:
-    """NoAuthError unless the list grants the permission to one of the users, or to anyone."""
-    if access is not OPEN and not any(
+def grants(access: Access, permission: int, users: frozenset[Id]) -> bool:
+    """Whether the list grants the permission to one of the users, or to anyone."""
+    return access is OPEN or any(
         one.perms & permission and (one.id.scheme == "world" or one.id in users) for one in access
-    ):
+    )
+
+
+def require(access: Access, permission: int, users: frozenset[Id]) -> None:
+    """NoAuthError unless the list grants the permission."""
+    if not grants(access, permission, users):
         raise NoAuthError
 
 
@@ -143,6 +148,10 @@ class Tree:
         self.ephemerals: dict[int, dict[str, None]] = {}
         """Session -> its ephemeral nodes."""
         self.watches = Watches(allowed, exclusive=release < (3, 9))
+        self._undo: list[tuple[str, Node | None]] = []
+        """The nodes that the transaction changes, as they were before."""
+        self._events: list[tuple[Event, Access]] = []
+        """Those of the transaction."""
         self.hides_existence = release >= (3, 9)
         """Whether `exists` needs the permission to read (ZOOKEEPER-2590)."""
         for path in ("/", "/zookeeper", "/zookeeper/config", "/zookeeper/quota"):
@@ -157,48 +166,40 @@ class Tree:
 
     def apply(self, transaction: Transaction) -> tuple[list[Result], list[tuple[int, Event]]]:
         """The results of the changes, and the events for sessions of this server, in their order."""
+        self._undo, self._events = [], []
         if transaction.changes == (CloseSession(),):
-            return [True], self._close(transaction)
-        undo: list[tuple[str, Node | None]] = []
+            for path in self.ephemerals.pop(transaction.session, {}):
+                self._remove(transaction, path)
+            pushed = self.watches.fire(self._events)
+            self.watches.forget(transaction.session)
+            return [True], pushed
         results: list[Result] = []
-        events: list[tuple[Event, Access]] = []
         for position, change in enumerate(transaction.changes):
             try:
-                results.append(self._apply(transaction, change, undo, events))
+                results.append(self._apply(transaction, change))
             except ZookeeperError as error:
-                self._roll_back(undo)
+                for path, before in reversed(self._undo):
+                    if before is None:
+                        del self.nodes[path]
+                    else:
+                        self.nodes[path] = before
                 behind = len(transaction.changes) - position - 1
                 rolled_back = [RolledBackError() for _ in range(position)]
                 return [*rolled_back, error, *(RuntimeInconsistency() for _ in range(behind))], []
-        self._index_ephemerals(undo)
-        return results, self.watches.fire(events)
+        self._index_ephemerals()
+        return results, self.watches.fire(self._events)
 
-    def _close(self, transaction: Transaction) -> list[tuple[int, Event]]:
-        owned = self.ephemerals.pop(transaction.session, {})
-        events: list[tuple[Event, Access]] = []
-        for path in owned:
-            self._remove(transaction, path, events)
-        pushed = self.watches.fire(events)
-        self.watches.forget(transaction.session)
-        return pushed
-
-    def _apply(
-        self,
-        transaction: Transaction,
-        change: Change,
-        undo: list[tuple[str, Node | None]],
-        events: list[tuple[Event, Access]],
-    ) -> Result:
+    def _apply(self, transaction: Transaction, change: Change) -> Result:
         users = transaction.users
         match change:
             case Create():
-                return self._create(transaction, change, undo, events)
+                return self._create(transaction, change)
             case Put(path, data, version):
                 node = self._versioned(path, version, Permissions.WRITE, users)
-                undo.append((path, _copy(node)))
+                self._undo.append((path, _copy(node)))
                 node.data, node.version = data, node.version + 1
                 node.changed, node.changed_at = transaction.zxid, transaction.at
-                events.append(((CHANGED_EVENT, path), node.access))
+                self._events.append(((CHANGED_EVENT, path), node.access))
                 return node.stat()
             case Delete(path, version):
                 # of a node that is absent, the server says so only to who may delete it
@@ -206,8 +207,8 @@ class Tree:
                 if self._versioned(path, version).children:
                     raise NotEmptyError
                 parent = _parent(path)
-                undo += [(path, self.nodes[path]), (parent, _copy(self.nodes[parent]))]
-                self._remove(transaction, path, events)
+                self._undo += [(path, self.nodes[path]), (parent, _copy(self.nodes[parent]))]
+                self._remove(transaction, path)
                 return True
             case Check(path, version):
                 self._versioned(path, version, Permissions.READ, users)
@@ -225,14 +226,8 @@ class Tree:
             raise BadVersionError
         return node
 
-    def _create(
-        self,
-        transaction: Transaction,
-        change: Create,
-        undo: list[tuple[str, Node | None]],
-        events: list[tuple[Event, Access]],
-    ) -> str:
-        path, flags = change.path, change.flags
+    def _create(self, transaction: Transaction, change: Create) -> str:
+        path, flags, access = change.path, change.flags, change.access
         folder = _parent(path)
         parent = self.node(folder)
         require(parent.access, Permissions.CREATE, transaction.users)
@@ -242,24 +237,23 @@ class Tree:
             raise NodeExistsError
         if parent.owner:
             raise NoChildrenForEphemeralsError
-        undo += [(path, None), (folder, _copy(parent))]
+        self._undo += [(path, None), (folder, _copy(parent))]
         owner = transaction.session if flags & EPHEMERAL else 0
         zxid, at = transaction.zxid, transaction.at
-        access = change.access
         self.nodes[path] = Node(change.data, zxid, at, owner, zxid, at, children_changed=zxid, access=access)
         parent.children[path.rpartition("/")[2]] = None
         parent.creations += 1
         parent.children_changed = zxid
-        events += [((CREATED_EVENT, path), access), ((CHILD_EVENT, folder), parent.access)]
+        self._events += [((CREATED_EVENT, path), access), ((CHILD_EVENT, folder), parent.access)]
         return path
 
-    def _remove(self, transaction: Transaction, path: str, events: list[tuple[Event, Access]]) -> None:
+    def _remove(self, transaction: Transaction, path: str) -> None:
         access = self.nodes.pop(path).access
         folder = _parent(path)
         parent = self.nodes[folder]
         del parent.children[path.rpartition("/")[2]]
         parent.children_changed = max(parent.children_changed, transaction.zxid)
-        events += [((DELETED_EVENT, path), access), ((CHILD_EVENT, folder), parent.access)]
+        self._events += [((DELETED_EVENT, path), access), ((CHILD_EVENT, folder), parent.access)]
 
     def take_out(self, path: str) -> Node:
         """Remove an ephemeral node without a transaction."""
@@ -273,31 +267,17 @@ class Tree:
         self.nodes[_parent(path)].children[path.rpartition("/")[2]] = None
         self.ephemerals.setdefault(node.owner, {})[path] = None
 
-    def _roll_back(self, undo: list[tuple[str, Node | None]]) -> None:
-        for path, before in reversed(undo):
-            if before is None:
-                del self.nodes[path]
-            else:
-                self.nodes[path] = before
-
-    def _index_ephemerals(self, changed: list[tuple[str, Node | None]]) -> None:
-        for path, before in changed:
+    def _index_ephemerals(self) -> None:
+        for path, before in self._undo:
             node = self.nodes.get(path)
             if before is not None and before.owner and node is None:
                 self.ephemerals.get(before.owner, {}).pop(path, None)
             if node is not None and node.owner:
                 self.ephemerals.setdefault(node.owner, {})[path] = None
 
-    def below(self, path: str) -> Iterator[str]:
-        """The paths of the node and of all nodes below it, in the order of their creation."""
-        yield path
-        for name in self.node(path).children:
-            yield from self.below(f"{path.rstrip('/')}/{name}")
-
 
 def _copy(node: Node) -> Node:
-    copied = Node(**{**vars(node), "children": dict(node.children)})
-    return copied
+    return replace(node, children=dict(node.children))
 
 
 class Watches:
@@ -384,39 +364,31 @@ class Ensemble:
         self.sessions: dict[int, Session] = {}
         self._log: list[Transaction] = []
         self._applied = [0] * servers
-        self._zxid = 0
+        self.zxid = 0
         self._ids = 0x1000_0000_0000
 
     @property
     def leader(self) -> Tree:
         return self.servers[0]
 
-    @property
-    def zxid(self) -> int:
-        return self._zxid
-
     def open(self, timeout: float, server: int = 0, users: frozenset[Id] = frozenset()) -> int:
         """The id of a new session."""
         self._ids += 1
-        self._zxid += 1
+        self.zxid += 1
         self.sessions[self._ids] = Session(timeout, server, float("inf"), users)
         return self._ids
 
     def _allowed(self, session: int, access: Access) -> bool:
         known = self.sessions.get(session)
-        try:
-            require(access, Permissions.READ, known.users if known is not None else frozenset())
-        except NoAuthError:
-            return False
-        return True
+        return grants(access, Permissions.READ, known.users if known is not None else frozenset())
 
     def change(
         self, session: int, changes: tuple[Change, ...], now: float
     ) -> tuple[list[Result], list[tuple[int, Event]]]:
         """Apply on the leader, and on the session's own server, which answers when it has applied it."""
-        self._zxid += 1
+        self.zxid += 1
         users = self.sessions[session].users
-        transaction = Transaction(self._zxid, int(now * 1000), session, changes, users)
+        transaction = Transaction(self.zxid, int(now * 1000), session, changes, users)
         self._log.append(transaction)
         results, events = self._advance(0)
         if (own := self.sessions[session].server) != 0:
@@ -464,20 +436,13 @@ def first_error(results: Sequence[Result]) -> ZookeeperError | None:
 def read(tree: Tree, session: int, kind: str, path: str, users: frozenset[Id], *, watch: bool) -> Any:
     """The answer to a read of one of the kinds `exists`, `get`, `children`; None for a node that is absent
     when its existence is asked for. NoNodeError and NoAuthError for the others, which then set no watch."""
-    node = tree.nodes.get(path)
-    if kind == "exists":
-        if node is not None and tree.hides_existence:
-            require(node.access, Permissions.READ, users)
-        if watch:
-            tree.watches.watch_data(session, path)
-        return None if node is None else node.stat()
-    if node is None:
-        raise NoNodeError
-    require(node.access, Permissions.READ, users)
-    if kind == "get":
-        if watch:
-            tree.watches.watch_data(session, path)
-        return node.data, node.stat()
-    if watch:
+    node = tree.nodes.get(path) if kind == "exists" else tree.node(path)
+    if node is not None and (kind != "exists" or tree.hides_existence):
+        require(node.access, Permissions.READ, users)
+    if watch and kind == "children":
         tree.watches.watch_children(session, path)
-    return list(node.children)
+    elif watch:
+        tree.watches.watch_data(session, path)
+    if node is None or kind == "exists":
+        return node and node.stat()
+    return list(node.children) if kind == "children" else (node.data, node.stat())

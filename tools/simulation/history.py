@@ -8,12 +8,14 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import structlog
 
 import operations.site
+from pipeline.settings import Settings
 from tools.simulation import invariants, mutations, people
 from tools.simulation.client import Network, SimulatedClient
 from tools.simulation.disk import Disk
@@ -24,7 +26,7 @@ from tools.simulation.outside import SERVICE_FAULTS, Outside
 from tools.simulation.patches import patched
 from tools.simulation.plan import NEAR, WORKING, plan_of
 from tools.simulation.script import Item, Script
-from tools.simulation.site import RESTART, Site, a_place, drop_engines, replaced
+from tools.simulation.site import RESTART, Site, drop_engines, replaced
 from tools.simulation.stand_ins import Broker, Sources
 from tools.simulation.world import Process, World
 from zkstate.care.audit import audit
@@ -33,6 +35,7 @@ from zkstate.errors import Unreachable
 
 JOBS = 20
 FAULTS = 20
+WORKERS = 3
 LENGTH = 60.0
 """Virtual seconds in which deposits and faults begin."""
 
@@ -55,14 +58,10 @@ class Outcome:
     faults: list[str] = field(default_factory=list)
     seconds: float = 0.0
     """Virtual seconds until everything had ended."""
-    places: list[str] = field(default_factory=list)
-    """The kinds of places that processes passed, at each of which a fault could have been."""
     pairs: list[str] = field(default_factory=list)
     """`fault at place`, of the faults."""
     rows: list[str] = field(default_factory=list)
     """The rows of the table of states that jobs went through."""
-    acts: list[str] = field(default_factory=list)
-    """What the operator did."""
     story: list[str] = field(default_factory=list)
 
 
@@ -77,6 +76,8 @@ _TWO_WORDS = frozenset(("before", "after", "send", "takes"))
 
 @contextmanager
 def folder() -> Iterator[Path]:
+    """The files of a history, for which cycles are not collected: it makes 10 MB, and that takes long."""
+    gc.disable()
     place = Path(tempfile.mkdtemp(prefix="arkline-history-", dir=FAST if FAST.is_dir() else None))
     try:
         home = place / "site"  # the same name in every run: it is in the trace
@@ -84,21 +85,22 @@ def folder() -> Iterator[Path]:
         yield home
     finally:
         shutil.rmtree(place, ignore_errors=True)
+        gc.enable()
+        gc.collect()
 
 
 class History:
     """A run of a script: the site, its people, and the faults that its processes meet."""
 
-    def __init__(self, script: Script, place: Path, faults: int, workers: int = 3) -> None:
+    def __init__(self, script: Script, place: Path) -> None:
         self.script = script
         self.world = World(script.seed, script.schedule)
         self.chance = self.world.chance
         """That of what the present fault does."""
         self._faults_drawn = script.chance("faults")
-        self.faults, self.workers = faults, workers
         self.place, self.disk = place, Disk(self.world, place)
         self.outcome = Outcome(script.seed, script.towards)
-        self.plan = plan_of(script.seed, script.towards, tuple(FAULTS_OF_A_HISTORY), faults)
+        self.plan = plan_of(script.seed, script.towards, tuple(FAULTS_OF_A_HISTORY), FAULTS)
         self.facts = Facts()
         self._goals = self.plan.pairs
         self._faults_of = defaultdict[str, list[float]](list)
@@ -107,28 +109,28 @@ class History:
         self.rules = invariants.Rules()
         self._session_of: dict[int, Process] = {}
         """Session -> its process, also while it is not connected."""
-        self._left = faults
+        self._left = FAULTS
         self._passed = Counter[str]()
         """Name of a process -> how many places it has passed."""
 
     def prepare(self) -> None:
-        profiles = self.place / "profiles"
-        profiles.mkdir()
+        (self.place / "profiles").mkdir()
         for name in people.COLLECTIONS:
-            (profiles / f"{name}.yaml").write_text(people.profile(name, self.plan))
+            (self.place / "profiles" / f"{name}.yaml").write_text(people.profile(name, self.plan))
         world, script, plan = self.world, self.script, self.plan
-        self.broker, self.sources = Broker(world, script), Sources(world, script)
-        self.broker.lost_fraction, self.broker.repeated_fraction = plan.lost, plan.repeated
-        self.sources.broken_fraction, self.sources.changed_fraction = plan.broken, plan.changed
+        self.broker, self.sources = Broker(world, script, plan), Sources(world, script, plan)
         network = Network(world, plan.servers)
         network.on_change = self._check
-        settings = a_place(self.place).model_copy(
-            update={
-                "ezid_url": "https://ezid.example" if plan.ezid else "",
-                "smtp_host": "mail.example" if plan.mail else "",
-                "working_capacity": WORKING if plan.small else 0,
-                "max_tries": plan.tries,
-            }
+        settings = Settings(
+            zk_hosts="127.0.0.1:1",
+            home=self.place,
+            profiles=self.place / "profiles",
+            backoff=5,
+            max_tries=plan.tries,
+            allow_networks="0.0.0.0/0",
+            ezid_url="https://ezid.example" if plan.ezid else "",
+            smtp_host="mail.example" if plan.mail else "",
+            working_capacity=WORKING if plan.small else 0,
         )
         self.outside = Outside(world, self._service_fault)
         self.site = Site(world, settings, network, self.broker, self.sources, self.outside, [])
@@ -137,15 +139,14 @@ class History:
         self.disk.settle()
 
     def start(self) -> None:
-        for number in range(self.workers):
+        for number in range(WORKERS):
             self.site.start_worker(f"worker-{number}")
         self.site.start_beat()
         self._start_depositor()
         self._person("operator", lambda site: self.operator.disturb(site, self.world_end))
         self._person("steward", self._finish)
         self.world.after(2.0, self._expire)
-        self.world.on_place, self.world.name_of = self._at_place, place_of
-        self.world.on_effect = self._check_effect
+        self.world.on_place, self.world.on_effect = self._at_place, self._check_effect
 
     def _start_depositor(self) -> None:
         """The depositor's requests are handled by a process that may die, and is started again."""
@@ -158,7 +159,7 @@ class History:
                 acts(operations.site.Site(self.site.settings, session))
 
         process = self.world.process(name)
-        self.world.spawn(process, "main", act)
+        self.world.spawn(process, act)
         return process
 
     def _connected(self) -> Session:
@@ -208,12 +209,15 @@ class History:
         if fault is None or not self.script.happens(Item(fault, number, process.name)):
             return
         self.chance = self.script.chance(process.name, number)
-        self.outcome.pairs.append(f"{fault} at {place_of(kind, detail)}")
-        self.outcome.faults.append(f"{self.world.now:.3f} {fault} {process.name} at {kind} {detail}")
+        self._enter(f"{fault} at {place_of(kind, detail)}", f"{fault} {process.name} at {kind} {detail}")
         whose = "" if fault in FAULTS_OF_ALL else f"{process.name} {process.pid}"
         self._faults_of[whose].append(self.world.now)
         self.world.note(process.name, "fault", fault)
         FAULTS_OF_A_HISTORY[fault](self, process)
+
+    def _enter(self, pair: str, fault: str) -> None:
+        self.outcome.pairs.append(pair)
+        self.outcome.faults.append(f"{self.world.now:.3f} {fault}")
 
     def _fault_at(self, process: Process, number: int, kind: str, detail: str) -> str | None:
         if self.script.items is not None:
@@ -236,8 +240,7 @@ class History:
         for fault in SERVICE_FAULTS if self.world.now < self.world_end else ():
             fraction = 1.0 if fault in goals else self.plan.refused / len(SERVICE_FAULTS)
             if self.script.strikes(f"{fault} at {place}", fraction):
-                self.outcome.pairs.append(f"{fault} at {place}")
-                self.outcome.faults.append(f"{self.world.now:.3f} {fault} at {place}")
+                self._enter(f"{fault} at {place}", f"{fault} at {place}")
                 self.world.note("outside", "fault", f"{fault} at {place}")
                 if fault in goals:
                     goals.remove(fault)
@@ -246,9 +249,6 @@ class History:
 
     def clients_of(self, process: Process) -> list[SimulatedClient]:
         return [client for client in self.site.network.clients.values() if client.process is process]
-
-    def kill(self, process: Process) -> None:
-        self.world.kill(process, "fault")
 
     def lose_content(self, process: Process) -> None:
         """Working storage loses what it has of the jobs that the process works on."""
@@ -260,7 +260,7 @@ class History:
 
     def kill_with_content(self, process: Process) -> None:
         self.lose_content(process)
-        self.kill(process)
+        self.world.kill(process, "fault")
 
     def take_lock_away(self, _: Process) -> None:
         """A lock of scheduled work is missing for a while, as if an older record answered meanwhile."""
@@ -297,23 +297,14 @@ class History:
         for session in [client.session for client in self.clients_of(process)]:
             self.site.network.end(session)
 
-    def freeze(self, process: Process) -> None:
-        self.world.freeze(process, self.chance.random() * 3)
-
     def freeze_long(self, process: Process) -> None:
         """The session of the process ends meanwhile, and the process continues without noticing."""
         self.break_off(process)
         self.world.freeze(process, 15 + self.chance.random() * 20)
 
-    def wipe(self, _: Process) -> None:
-        self.broker.wipe()
-
     def stop_redis(self, _: Process) -> None:
         self.broker.answers = False
-        self.world.after(self.chance.random() * 20, self._start_redis)
-
-    def _start_redis(self) -> None:
-        self.broker.answers = True
+        self.world.after(self.chance.random() * 20, partial(setattr, self.broker, "answers", True))
 
     def cut_power(self, process: Process) -> None:
         """All workers are on one host."""
@@ -321,9 +312,6 @@ class History:
             self.world.kill(other, "power cut")
         self.disk.cut_power()
         self.world.kill(process, "power cut")
-
-    def fill_disk(self, _: Process) -> None:
-        self.disk.fill(self.chance.random() * 20)
 
     # --- the run
 
@@ -343,18 +331,16 @@ class History:
         tree = self.site.network.ensemble.leader
         if not (first and outcome.problems):
             given = (self.plan, tree, self.place, self.facts, self.depositor, self.operator, self.outside)
-            outcome.problems += [*invariants.at_end(tree), *Ended(*given, self._faults_of).judge()]
+            outcome.problems += Ended(*given, self._faults_of).judge()
         outcome.seconds = world.now - began
         outcome.trace = world.trace.hexdigest()
-        outcome.places = sorted(world.met)
         outcome.rows = sorted(self.facts.rows)
-        outcome.acts = sorted(self.operator.acts)
         outcome.story = world.story or []
         return outcome
 
 
-FAULTS_OF_A_HISTORY: dict[str, Callable[[History, Process], None]] = {
-    "process killed": History.kill,
+FAULTS_OF_A_HISTORY: dict[str, Callable[[History, Process], object]] = {
+    "process killed": lambda history, process: history.world.kill(process, "fault"),
     "process killed with the content of its job": History.kill_with_content,
     "content lost": History.lose_content,
     "lock away": History.take_lock_away,
@@ -362,35 +348,24 @@ FAULTS_OF_A_HISTORY: dict[str, Callable[[History, Process], None]] = {
     "connection silent": History.fall_silent,
     "servers without a majority": History.lose_majority,
     "session expired": History.expire,
-    "process frozen": History.freeze,
+    "process frozen": lambda history, process: history.world.freeze(process, history.chance.random() * 3),
     "process frozen for longer than its session": History.freeze_long,
-    "broker wiped": History.wipe,
+    "broker wiped": lambda history, _: history.broker.wipe(),
     "broker away": History.stop_redis,
     "power cut": History.cut_power,
-    "disk full": History.fill_disk,
+    "disk full": lambda history, _: history.disk.fill(history.chance.random() * 20),
 }
 
 FAULTS_OF_ALL = ("servers without a majority", "power cut")
 """Those that do not meet one process alone."""
 
 
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    """A history makes some 10 MB of cycles, and looking for them meanwhile is a sixth of its time."""
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
-        gc.collect()
-
-
-def replay(script: Script, faults: int = FAULTS, *, story: bool = False, first: bool = False) -> Outcome:
+def replay(script: Script, *, story: bool = False, first: bool = False) -> Outcome:
     """Run a history; `first`: only until the first problem."""
     logging.disable(logging.CRITICAL)
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
-    with folder() as place, _uncollected():
-        history = History(script, place, faults)
+    with folder() as place:
+        history = History(script, place)
         if story:
             history.world.story = []
         with patched(history.world, history.disk):

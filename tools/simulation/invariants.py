@@ -1,8 +1,7 @@
-"""What holds after each change of the record, and at the end: read from the tree and the files alone."""
+"""What holds after each change of the record: read from the tree alone."""
 
 import json
 import re
-from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -171,33 +170,3 @@ def _places(tree: Tree, jid: str, state: JobState) -> Iterator[str]:
     ]
     if bid and buckets != [_BUCKET.get(state, Bucket.PROCESSING)]:
         yield f"batch: {jid} is {state}, and its batch has it in {buckets}"
-
-
-def at_end(tree: Tree) -> Iterator[str]:
-    """What the record must be once everything has ended; `judgement` has what it must have led to."""
-    yield from _named(_of_jobs(tree, "identifiers"))
-
-
-def _of_jobs(tree: Tree, name: str) -> dict[str, Any]:
-    """JID -> the node of that name."""
-    ending = f"/{name}"
-    return {
-        path.split("/")[2]: json.loads(node.data)
-        for path, node in tree.nodes.items()
-        if path.startswith("/jobs/jid") and path.endswith(ending)
-    }
-
-
-def _named(identifiers: dict[str, Any]) -> Iterator[str]:
-    """An ARK names one object, and a local id has one ARK; each job of a history has one local id."""
-    pairs = {
-        (one["primary_id"], name)
-        for one in identifiers.values()
-        for name in one.get("local_id", ())
-        if one.get("primary_id")
-    }
-    for position, what in enumerate(("ark", "local id")):
-        times = Counter(pair[position] for pair in pairs)
-        yield from (
-            f"ark: the {what} {name} is given {times[name]} times" for name in times if times[name] > 1
-        )

@@ -1,6 +1,8 @@
 """What must hold once a history is over: read from the tree, the files and the services, beside its facts."""
 
 import json
+import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha512
@@ -13,6 +15,8 @@ from tools.simulation.facts import Facts
 from tools.simulation.outside import Outside
 from tools.simulation.people import Depositor, Operator
 from tools.simulation.plan import Plan
+
+_IDENTIFIERS = re.compile("/jobs/jid[^/]+/identifiers")
 
 
 @dataclass
@@ -30,12 +34,24 @@ class Ended:
     """Process -> when it had a fault; empty: all processes."""
 
     def judge(self) -> Iterator[str]:
+        yield from self._named()
         yield from self._jobs()
         yield from self._storage()
         yield from self._services()
         for path in self.tree.nodes:
             if path.startswith("/space/working/") and not self._is_failed(path.rpartition("/")[2]):
                 yield f"space: {path} is left, although nothing needs space"
+
+    def _named(self) -> Iterator[str]:
+        """An ARK names one object, and a local id has one ARK; each job of a history has one local id."""
+        nodes = (node for path, node in self.tree.nodes.items() if _IDENTIFIERS.fullmatch(path))
+        given = [json.loads(node.data) for node in nodes]
+        pairs = {(one.get("primary_id"), name) for one in given for name in one.get("local_id", ())}
+        for position, what in enumerate(("ark", "local id")):
+            times = Counter(pair[position] for pair in pairs if pair[0])
+            yield from (
+                f"ark: the {what} {name} is given {times[name]} times" for name in times if times[name] > 1
+            )
 
     def _is_failed(self, jid: str) -> bool:
         return bool(self.facts.jobs[jid]["status"] == JobState.FAILED)

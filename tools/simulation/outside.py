@@ -38,7 +38,10 @@ class Delivery:
 
 @dataclass
 class Outside:
-    """What the services have, and which of their faults come next."""
+    """What the services have, and which of their faults come next.
+
+    Also the connection to the mail server (as `smtplib.SMTP`) and to a receiver (as `ContentSession`).
+    """
 
     world: World
     fault_at: Callable[[str], str] = lambda _: ""
@@ -49,6 +52,12 @@ class Outside:
     refused: set[str] = field(default_factory=set)
     """Message-IDs that were refused for good: a batch then ends without its mail, as its report says."""
     problems: list[str] = field(default_factory=list)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing is open."""
 
     def _ask(self, place: str, detail: str, effect: Callable[[bool], Any], refusal: Callable[[], Any]) -> Any:
         """The answer of a service. `effect` gets whether its answer arrives; OSError if none does."""
@@ -98,11 +107,7 @@ class Outside:
 
     # --- mail
 
-    def mail_server(self, *_: object, **__: object) -> "_MailServer":
-        """As `smtplib.SMTP`."""
-        return _MailServer(self)
-
-    def accept_mail(self, message: EmailMessage) -> dict[str, Any]:
+    def send_message(self, message: EmailMessage) -> dict[str, Any]:
         name = str(message["Message-ID"])
 
         def refuse() -> None:
@@ -116,11 +121,8 @@ class Outside:
 
     # --- callbacks
 
-    def receiver(self, *_: object, **__: object) -> "_Receiver":
-        """As `pipeline.http.session.ContentSession`."""
-        return _Receiver(self)
-
-    def accept_callback(self, url: str, headers: Mapping[str, str]) -> Response:
+    def request(self, url: str, headers: Mapping[str, str], _: bytes, check: Callable[[], None]) -> Response:
+        check()
         name = headers["webhook-id"]
         self.world.note("callback", "asked", name)
 
@@ -131,7 +133,10 @@ class Outside:
         def refuse() -> Response:
             return Response(self.world.chance.choice((410, 503)), Headers([]), url)
 
-        answer: Response = self._ask("callback POST", name, effect, refuse)
+        try:
+            answer: Response = self._ask("callback POST", name, effect, refuse)
+        except ConnectionError as error:
+            raise Dropped("the connection was closed") from error
         return answer
 
     def _deliver(self, name: str, answered: bool) -> None:
@@ -162,31 +167,3 @@ class Outside:
 
 def _answer(status: int, text: str) -> Any:
     return SimpleNamespace(status_code=status, headers={}, content=f"{text}\n".encode())
-
-
-@dataclass
-class _Client:
-    outside: Outside
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Nothing is open."""
-
-
-class _MailServer(_Client):
-    def send_message(self, message: EmailMessage) -> dict[str, Any]:
-        return self.outside.accept_mail(message)
-
-
-class _Receiver(_Client):
-    def request(
-        self, url: str, headers: Mapping[str, str], body: bytes, check: Callable[[], None]
-    ) -> Response:
-        del body
-        check()
-        try:
-            return self.outside.accept_callback(url, headers)
-        except ConnectionError as error:
-            raise Dropped("the connection was closed") from error

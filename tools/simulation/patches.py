@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from datetime import datetime, tzinfo
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Self
 
 from tools.simulation import clock
@@ -88,27 +89,21 @@ class Lock:
 class Local:
     """Replaces `threading.local`: one set of values for each task."""
 
-    def _values(self) -> dict[str, Any]:
+    def _values(self) -> SimpleNamespace:
         task = world().current
-        return _OUTSIDE.setdefault(id(self), {}) if task is None else task.values.setdefault(self, {})
+        return (_OUTSIDE if task is None else task.values).setdefault(self, SimpleNamespace())
 
     def __getattr__(self, name: str) -> Any:
-        try:
-            return self._values()[name]
-        except KeyError:
-            raise AttributeError(name) from None
+        return getattr(self._values(), name)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        self._values()[name] = value
+        setattr(self._values(), name, value)
 
     def __delattr__(self, name: str) -> None:
-        try:
-            del self._values()[name]
-        except KeyError:
-            raise AttributeError(name) from None
+        delattr(self._values(), name)
 
 
-_OUTSIDE: dict[int, dict[str, Any]] = {}
+_OUTSIDE: dict[object, SimpleNamespace] = {}
 
 
 class _Kind(type(datetime)):  # type: ignore[misc]
@@ -128,7 +123,7 @@ def _start(self: threading.Thread) -> None:
     own = world()
     task = own.current
     assert task is not None, "the preparation of a history starts a thread"
-    started = own.spawn(task.process, self.name, partial(_run_thread, self))
+    started = own.spawn(task.process, partial(_run_thread, self))
     started.thread = self
     self._started.set()  # type: ignore[attr-defined]
 
@@ -161,27 +156,7 @@ def _is_alive(self: threading.Thread) -> bool:
     return self._started.is_set() and not _ended(self)  # type: ignore[attr-defined]
 
 
-def _current_thread() -> Any:
-    task = world().current
-    return task.thread if task is not None else _MAIN
-
-
-def _main_thread() -> Any:
-    task = world().current
-    return task.process.thread if task is not None else _MAIN
-
-
 _MAIN = threading.main_thread()
-
-
-def _ident() -> int:
-    task = world().current
-    return 1 if task is None else 1 + task.number
-
-
-def _sleep(seconds: float) -> None:
-    world().park(seconds)
-
 
 Flock = Callable[[Any, int], None]
 
@@ -249,31 +224,8 @@ def patched(own: World, disk: Disk | None = None) -> Iterator[None]:
     clock.use(lambda: own.now)
     try:
         with replacing() as put:
-            for name, value in _clock(own).items():
-                put(time, name, value)
-            put(threading, "_time", lambda: own.now)
-            for name in ("Lock", "_allocate_lock"):
-                put(threading, name, Lock)
-            put(threading, "RLock", threading._PyRLock)  # type: ignore[attr-defined]
-            put(threading, "local", Local)
-            put(threading, "get_ident", _ident)
-            put(threading, "current_thread", _current_thread)
-            put(threading, "main_thread", _main_thread)
-            for name, value in {"start": _start, "join": _join, "is_alive": _is_alive}.items():
-                put(threading.Thread, name, value)
-            put(os, "urandom", chance.randbytes)
-            put(random, "_urandom", chance.randbytes)
-            put(secrets, "token_bytes", lambda size=32: chance.randbytes(size))
-            put(secrets, "token_hex", lambda size=16: chance.randbytes(size).hex())
-            put(uuid, "uuid4", lambda: uuid.UUID(bytes=chance.randbytes(16), version=4))
-            put(os, "getpid", lambda: own.current.process.pid if own.current else 1)
-            put(
-                os,
-                "_exit",
-                lambda code: own.kill(own.current.process, f"_exit {code}") if own.current else None,
-            )
-            put(fcntl, "flock", partial(_flock, fcntl.flock))
-            put(os, "close", partial(_close, os.close))
+            for where, name, value in _values(own, chance):
+                put(where, name, value)
             if disk is not None:
                 disk.replace(put)
             for name in EFFECTS:
@@ -289,10 +241,29 @@ def patched(own: World, disk: Disk | None = None) -> Iterator[None]:
         clock.use(clock.REAL)
 
 
-def _clock(own: World) -> dict[str, Callable[..., Any]]:
-    return {
-        "time": lambda: own.now,
-        "time_ns": lambda: int(own.now * 1e9),
-        "monotonic_ns": lambda: int(own.now * 1e9),
-        "sleep": _sleep,
-    }
+def _values(own: World, chance: random.Random) -> Iterator[tuple[Any, str, Any]]:
+    """Module or class, the name in it, and its value while a history runs."""
+    for name in ("time_ns", "monotonic_ns"):
+        yield time, name, lambda: int(own.now * 1e9)
+    yield time, "time", lambda: own.now
+    yield time, "sleep", lambda seconds: world().park(seconds)
+    yield threading, "_time", lambda: own.now
+    yield threading, "Lock", Lock
+    yield threading, "_allocate_lock", Lock
+    yield threading, "RLock", threading._PyRLock  # type: ignore[attr-defined]
+    yield threading, "local", Local
+    yield threading, "get_ident", lambda: 1 + (task.number if (task := world().current) else 0)
+    yield threading, "current_thread", lambda: task.thread if (task := world().current) else _MAIN
+    yield threading, "main_thread", lambda: task.process.thread if (task := world().current) else _MAIN
+    yield threading.Thread, "start", _start
+    yield threading.Thread, "join", _join
+    yield threading.Thread, "is_alive", _is_alive
+    yield os, "urandom", chance.randbytes
+    yield random, "_urandom", chance.randbytes
+    yield secrets, "token_bytes", lambda size=32: chance.randbytes(size)
+    yield secrets, "token_hex", lambda size=16: chance.randbytes(size).hex()
+    yield uuid, "uuid4", lambda: uuid.UUID(bytes=chance.randbytes(16), version=4)
+    yield os, "getpid", lambda: own.current.process.pid if own.current else 1
+    yield os, "_exit", lambda code: own.kill(own.current.process, f"_exit {code}") if own.current else None
+    yield os, "close", partial(_close, os.close)
+    yield fcntl, "flock", partial(_flock, fcntl.flock)

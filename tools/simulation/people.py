@@ -8,9 +8,9 @@ from hashlib import sha512
 from itertools import count
 from random import Random
 
-import operations.site
 from operations.deposits import resubmission, submission, uploads
 from operations.deposits.resubmission import Corrections
+from operations.site import Site
 from operations.verbs import bulk, callbacks, collection_profiles, holds, overruling, verbs
 from operations.verbs.verbs import Resumption
 from pipeline.errors import ArklineError
@@ -21,7 +21,7 @@ from pipeline.records import Submission, SubmissionType
 from pipeline.states import BATCH, JOB, BatchState, Event, FailureKind, JobState, Room
 from pipeline.working_storage.workspace import folder_at
 from tools.simulation.facts import Facts
-from tools.simulation.plan import VERBS, Plan
+from tools.simulation.plan import ACTS, VERBS, Plan
 from tools.simulation.script import ACT, DEPOSIT, Item, Script
 from tools.simulation.stand_ins import Sources
 from tools.simulation.world import World
@@ -93,7 +93,7 @@ class Depositor:
     _names: tuple[str, ...] = ()
     """The names of its objects."""
 
-    def deposit(self, site: operations.site.Site, until: float) -> None:
+    def deposit(self, site: Site, until: float) -> None:
         """Deposit what is left, then correct what was refused; what a fault ended is tried again."""
         while self.left:
             given = self._next = self._next or self._prepared()
@@ -179,7 +179,7 @@ class Depositor:
             return self.sources.url(name), declared
         return self.sources.put_file(name, body), declared
 
-    def _correct(self, site: operations.site.Site, bid: str) -> None:
+    def _correct(self, site: Site, bid: str) -> None:
         """Deposit again what failed by its content, and is not deposited again yet."""
         failed = resubmission.failed_objects(site, resubmission.correctable(site, DEPOSITOR, bid))
         if not failed:
@@ -214,7 +214,6 @@ class Operator:
     plan: Plan
     facts: Facts
     depositor: Depositor
-    acts: dict[str, None] = field(default_factory=dict)
     ended: dict[str, None] = field(default_factory=dict)
     """Jobs and batches that the operator tried to delete or reject."""
     chance: Random = field(default_factory=Random)
@@ -223,7 +222,7 @@ class Operator:
     """The collection on hold."""
     _changes: int = 0
 
-    def disturb(self, site: operations.site.Site, until: float) -> None:
+    def disturb(self, site: Site, until: float) -> None:
         """Verbs, each at a time of its own."""
         weights = self.plan.verbs
         for number in count():
@@ -235,11 +234,11 @@ class Operator:
             if not self.script.happens(Item(ACT, number)):
                 continue
             if chosen in ACTS:
-                self._try(chosen, partial(ACTS[chosen], self, site))
+                self._try(chosen, partial(getattr(self, ACTS[chosen]), site))
             else:
                 self._raise(site, chosen)
 
-    def finish(self, site: operations.site.Site) -> None:
+    def finish(self, site: Site) -> None:
         """Until every batch has ended: end pauses and holds, approve, and resume what may succeed."""
         while not self._is_finished(site):
             self._try("unpause", partial(holds.unpause, site, OPERATOR))
@@ -251,7 +250,7 @@ class Operator:
                         self._act(site, jid, event)
             self.world.park(10.0)
 
-    def _is_finished(self, site: operations.site.Site) -> bool:
+    def _is_finished(self, site: Site) -> bool:
         """Whether each batch has ended, and its report is true; else the report is sent again."""
         facts = self.facts
         if not self.depositor.done or any(bid not in facts.batches for bid in self.depositor.bids):
@@ -267,7 +266,7 @@ class Operator:
             ended &= status["status"] in (BatchState.COMPLETED, BatchState.DELETED)
         return ended
 
-    def _is_reported(self, site: operations.site.Site, bid: str, failed: set[str]) -> bool:
+    def _is_reported(self, site: Site, bid: str, failed: set[str]) -> bool:
         """Whether the last report was sent, and says which jobs have failed."""
         try:
             report = batches.load(site.session, bid).report
@@ -281,15 +280,11 @@ class Operator:
             act()
         except ArklineError as error:
             self.world.note("operator", f"{name} refused", str(error))
-        else:
-            self.acts[name] = None
 
-    def _act(
-        self, site: operations.site.Site, name: str, event: Event, how: Resumption = verbs.PLAIN
-    ) -> None:
+    def _act(self, site: Site, name: str, event: Event, how: Resumption = verbs.PLAIN) -> None:
         self._try(str(event), partial(verbs.act, site, OPERATOR, name, event, reason=REASON, how=how))
 
-    def _raise(self, site: operations.site.Site, name: str) -> None:
+    def _raise(self, site: Site, name: str) -> None:
         """Raise the event of a row on something that is in the row's state, and is as the row requires."""
         machine, row = VERBS[name]
         chance, known = self.chance, self.facts.jobs if machine is JOB else self.facts.batches
@@ -316,12 +311,12 @@ class Operator:
 
     # --- what people do besides
 
-    def pause(self, site: operations.site.Site) -> None:
+    def pause(self, site: Site) -> None:
         holds.pause(site, OPERATOR, reason=REASON)
         self.world.park(self.chance.random() * 8)
         self._try("unpause", partial(holds.unpause, site, OPERATOR))
 
-    def hold(self, site: operations.site.Site) -> None:
+    def hold(self, site: Site) -> None:
         """Hold a collection, or release the one on hold."""
         held, self._held = self._held, ""
         if held:
@@ -330,7 +325,7 @@ class Operator:
             self._held = self.chance.choice(sorted(COLLECTIONS))
             holds.hold_collection(site, OPERATOR, self._held, reason=REASON)
 
-    def change_profile(self, site: operations.site.Site) -> None:
+    def change_profile(self, site: Site) -> None:
         """Another text in a profile, which a batch that runs then gets."""
         self._changes += 1
         name = self.chance.choice(sorted(COLLECTIONS))
@@ -346,28 +341,28 @@ class Operator:
         for bid in self._one_of(self.facts.in_state(BatchState.PROCESSING)):
             collection_profiles.renew(site, OPERATOR, bid, reason=REASON)
 
-    def cancel(self, site: operations.site.Site) -> None:
+    def cancel(self, site: Site) -> None:
         if self.chance.random() < self.plan.ends:
             for bid in self._one_of(list(self.facts.batches)):
                 self._cancel(site, bid)
 
-    def _cancel(self, site: operations.site.Site, bid: str) -> None:
+    def _cancel(self, site: Site, bid: str) -> None:
         self.ended[bid] = None
         self._try("cancel", partial(bulk.cancel, site, OPERATOR, bid, reason=REASON))
 
-    def remove_files(self, site: operations.site.Site) -> None:
+    def remove_files(self, site: Site) -> None:
         """Someone removes what was downloaded."""
         states = (JobState.DOWNLOADING, JobState.REVIEW, JobState.PROCESSING, JobState.FAILED)
         for jid in self._one_of([jid for state in states for jid in self.facts.in_state(state)]):
             folder = folder_at(site.settings.working, self.facts.bids[jid], jid)
             shutil.rmtree(folder / "producer", ignore_errors=True)
 
-    def deliver(self, site: operations.site.Site) -> None:
+    def deliver(self, site: Site) -> None:
         ended = (*self.facts.in_state(JobState.COMPLETED), *self.facts.in_state(JobState.FAILED))
         for jid in self._one_of(ended) if self.plan.callbacks else ():
             callbacks.deliver(site, OPERATOR, jid, reason=REASON)
 
-    def overrule(self, site: operations.site.Site) -> None:
+    def overrule(self, site: Site) -> None:
         for jid in self._one_of(self.facts.in_state(JobState.FAILED)):
             if findings := overruling.names_in(site.session, jid):
                 self._act(site, jid, Event.RESUME, Resumption(findings=findings))
@@ -392,14 +387,3 @@ _ONWARD = {
     JobState.FAILED: Event.RESUME,
 }
 """State in which a job waits for a person -> the verb that leads it further."""
-
-ACTS: dict[str, Callable[[Operator, operations.site.Site], None]] = {
-    "pause": Operator.pause,
-    "hold a collection": Operator.hold,
-    "change a profile": Operator.change_profile,
-    "cancel": Operator.cancel,
-    "remove files": Operator.remove_files,
-    "deliver a callback": Operator.deliver,
-    "overrule": Operator.overrule,
-}
-"""`plan.ACTS`."""

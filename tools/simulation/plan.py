@@ -21,16 +21,16 @@ VERBS = {
 }
 """The rows that a person raises."""
 
-ACTS = (
-    "pause",
-    "hold a collection",
-    "change a profile",
-    "cancel",
-    "remove files",
-    "deliver a callback",
-    "overrule",
-)
-"""What people do besides."""
+ACTS = {
+    "pause": "pause",
+    "hold a collection": "hold",
+    "change a profile": "change_profile",
+    "cancel": "cancel",
+    "remove files": "remove_files",
+    "deliver a callback": "deliver",
+    "overrule": "overrule",
+}
+"""What people do besides, and the method of `people.Operator`."""
 
 LONG = 6
 """Tries that last longer than a history has faults."""
@@ -110,7 +110,7 @@ def plan_of(seed: int, towards: Sequence[str], faults: Sequence[str], number: in
     rows = [goal for goal in towards if " at " not in goal]
     sought = {name for row in rows for name in (row, *_before(row))}
     verbs = {name: chance.random() for name in some(tuple(VERBS), 0.5)}
-    verbs |= {act: chance.random() * 3 for act in some(ACTS, 0.5)}
+    verbs |= {act: chance.random() * 3 for act in some(tuple(ACTS), 0.5)}
     verbs |= dict.fromkeys(sorted(sought.intersection((*VERBS, *ACTS))), 10.0)
     wants = " ".join(rows)
     return Plan(

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import structlog
@@ -131,7 +130,7 @@ class Site:
             context.serve(queue.value)
         self.workers.append(process)
         process.at_end.append(lambda: self._ended(process))
-        world.spawn(process, "main", partial(self._work, context))
+        world.spawn(process, partial(self._work, context))
         return process
 
     def _ended(self, process: Process) -> None:
@@ -189,14 +188,11 @@ def replaced(site: Site) -> Iterator[None]:
         assert current is not None
         return SimulatedClient(site.network, current.process, settings.zk_hosts, settings.zk_session_timeout)
 
-    def client(*_: object) -> Commands:
-        return commands
-
     with replacing() as put:
         put(session, "make_client", make_client)
         put(session, "why_unreachable", lambda _: "the simulated ensemble does not answer")
         for module in (redis_keys, after_move, broker, stores):
-            put(module, "client", client)
+            put(module, "client", lambda *_: commands)
         put(broker, "publisher", lambda _: Publisher(site.broker))
         put(beat, "read_queues", site.broker.queued)
         put(stores, "_place", lambda _: "simulated")
@@ -205,8 +201,8 @@ def replaced(site: Site) -> Iterator[None]:
         for name, size in STEPS.items():
             put(download_space, name, size)
         put(service, "request", site.outside.register)
-        put(smtplib, "SMTP", site.outside.mail_server)
-        put(pipeline.notify.callback, "ContentSession", site.outside.receiver)
+        put(smtplib, "SMTP", lambda *_, **__: site.outside)
+        put(pipeline.notify.callback, "ContentSession", lambda *_, **__: site.outside)
         # simulated processes share the inventory's connections, and one that is killed would keep this lock
         put(database, "_guard", nullcontext())
         yield
@@ -216,15 +212,3 @@ def drop_engines(url_part: str) -> None:
     """Close the inventory's connections of a history that is over."""
     for url in [one for one in database._engines if url_part in str(one)]:
         database._engines.pop(url).engine.dispose()
-
-
-def a_place(folder: Path) -> Settings:
-    """The settings of a site in this folder."""
-    return Settings(
-        zk_hosts="127.0.0.1:1",
-        home=folder,
-        profiles=folder / "profiles",
-        backoff=5,
-        max_tries=6,
-        allow_networks="0.0.0.0/0",
-    )

@@ -3,10 +3,11 @@
 import heapq
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import sha512
+from types import SimpleNamespace
 from typing import Any
 
 import redis
@@ -20,6 +21,7 @@ from pipeline.decoding.decoder import Request
 from pipeline.http.transfer import ConnectionFault, Headers, Response
 from pipeline.settings import Settings
 from tasks.broker import Queued
+from tools.simulation.plan import Plan
 from tools.simulation.script import BROKEN, CHANGED, LOST, REPEATED, Script
 from tools.simulation.world import World
 
@@ -40,16 +42,13 @@ class Message:
 class Broker:
     """The messages that wait for a worker, and what scripts keep in Redis. May lose, repeat and forget."""
 
-    def __init__(self, world: World, script: Script) -> None:
-        self._world, self._script = world, script
+    def __init__(self, world: World, script: Script, plan: Plan) -> None:
+        self._world, self._script, self._plan = world, script, plan
         self._messages: list[Message] = []
         self._numbers = 0
         self.answers = True
-        self.lost_fraction = 0.0
-        self.repeated_fraction = 0.0
         self.keys: dict[str, float] = {}
         """Key -> when it expires."""
-        self.on_message: Callable[[], None] = lambda: None
 
     def send(
         self, task: str, arguments: tuple[Any, ...], priority: int = 0, expires: float | None = None
@@ -60,21 +59,17 @@ class Broker:
         if not self.answers:
             raise OperationalError("Redis does not answer")
         longest = [0.005]
-        if self._script.strikes(LOST, self.lost_fraction):
+        if self._script.strikes(LOST, self._plan.lost):
             world.note("broker", "lost", f"{task} {_short(arguments)}")
             longest = []
-        elif self._script.strikes(REPEATED, self.repeated_fraction):
+        elif self._script.strikes(REPEATED, self._plan.repeated):
             world.note("broker", "repeated", f"{task} {_short(arguments)}")
             longest.append(LATE)
         until = float("inf") if expires is None else world.now + expires
         for seconds in longest:
             self._numbers += 1
             message = Message(priority, self._numbers, task, arguments, until)
-            world.after(world.chance.random() * seconds, partial(self._arrive, message))
-
-    def _arrive(self, message: Message) -> None:
-        heapq.heappush(self._messages, message)
-        self.on_message()
+            world.after(world.chance.random() * seconds, partial(heapq.heappush, self._messages, message))
 
     def take(self) -> Message | None:
         """The most urgent message."""
@@ -159,9 +154,8 @@ class Publisher:
     def send_task(self, name: str, args: tuple[Any, ...] = (), **options: Any) -> None:
         self._broker.send(name, tuple(args), options.get("priority") or 0, options.get("expires"))
 
-    @contextmanager
-    def producer_or_acquire(self) -> Iterator["_Producer"]:
-        yield _Producer()
+    def producer_or_acquire(self) -> AbstractContextManager[Any]:
+        return nullcontext(SimpleNamespace(batch=nullcontext))
 
     def task(self, name: str, **_: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         def register(work: Callable[..., Any]) -> Callable[..., Any]:
@@ -169,12 +163,6 @@ class Publisher:
             return work
 
         return register
-
-
-class _Producer:
-    @contextmanager
-    def batch(self) -> Iterator[None]:
-        yield
 
 
 class Decoder:
@@ -230,12 +218,11 @@ class Checker:
 class Sources:
     """The content that depositors offer, and the faults of its hosts. Stands for a ContentSession."""
 
-    def __init__(self, world: World, script: Script) -> None:
-        self._world, self._script = world, script
+    def __init__(self, world: World, script: Script, plan: Plan) -> None:
+        self._world, self._script, self._plan = world, script, plan
         self.content: dict[str, bytes] = {}
         self.digests: dict[str, str] = {}
         """sha512 of each content that a file has had -> its name."""
-        self.broken_fraction = self.changed_fraction = 0.0
 
     def put_file(self, name: str, body: bytes) -> str:
         self.digests[sha512(body).hexdigest()] = name
@@ -261,16 +248,16 @@ class Sources:
         world.pass_place("source", f"GET {url}")
         check()
         world.park(world.chance.random() * 0.05)
-        if self._script.strikes(BROKEN, self.broken_fraction):
+        if self._script.strikes(BROKEN, self._plan.broken):
             raise ConnectionFault("the connection was closed before the answer")
         body_of_source = self.content.get(url)
         if body_of_source is None:
             return Response(404, Headers([("Content-Length", "0")]), url)
         name = url.rpartition("/")[2]
-        if name in self.digests.values() and self._script.strikes(CHANGED, self.changed_fraction):
+        if name in self.digests.values() and self._script.strikes(CHANGED, self._plan.changed):
             world.note("source", "changed", name)
             self.put_file(name, body_of_source + b" changed")  # for the next request
-        breaks = self._script.strikes(BROKEN, self.broken_fraction)
+        breaks = self._script.strikes(BROKEN, self._plan.broken)
         return _Answer(world, url, body_of_source, check, breaks=breaks)
 
     def close(self) -> None:

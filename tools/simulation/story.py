@@ -13,17 +13,16 @@ from tools.simulation.world import BEGINNING
 _VERBS = {"record": "asks", "answer": "gets", "file": "file", "source": "fetches", "broker": "message"}
 
 
+_FAULTS = ("fault", "killed", "frozen", "broken", "expired", "wiped", "lost", "repeated")
+
+
 def readable(lines: Iterable[str]) -> Iterator[str]:
     """The lines of a story with seconds since its beginning, without the end of each effect on files."""
     for line in lines:
         moment, who, kind, rest = line.split(" ", 3)
         if kind == "file" and rest.startswith("after"):
             continue
-        mark = (
-            "***"
-            if kind in ("fault", "killed", "frozen", "broken", "expired", "wiped", "lost", "repeated")
-            else "   "
-        )
+        mark = "***" if kind in _FAULTS else "   "
         yield f"{float(moment) - BEGINNING:10.4f} {mark} {who:10} {_VERBS.get(kind, kind):8} {rest}"
 
 
@@ -35,10 +34,9 @@ def changed(changes: Iterable[Change]) -> str:
 def _changed(change: Change) -> str:
     if isinstance(change, CloseSession):
         return "the end of the session"
-    version = getattr(change, "version", -1)
-    what = f"{type(change).__name__.lower()} {change.path}" + (
-        f" at version {version}" if version >= 0 else ""
-    )
+    what = f"{type(change).__name__.lower()} {change.path}"
+    if (version := getattr(change, "version", -1)) >= 0:
+        what += f" at version {version}"
     if isinstance(change, Create | Put) and change.path.endswith("/status"):
         status = json.loads(change.data)
         what += f" ({status['status']}, epoch {status['epoch']}, attempt {status['attempt']})"

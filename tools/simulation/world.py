@@ -8,7 +8,6 @@ no handler runs.
 import hashlib
 import heapq
 import random
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -46,13 +45,11 @@ class Process:
 class Task:
     """One thread of a process."""
 
-    def __init__(
-        self, process: Process, name: str, number: int, work: Callable[[], object], hub: greenlet
-    ) -> None:
-        self.process, self.name, self.number = process, name, number
+    def __init__(self, process: Process, number: int, work: Callable[[], object], hub: greenlet) -> None:
+        self.process, self.number = process, number
         self.greenlet = greenlet(work, hub)  # at its end the world continues, not the task that started it
         self.thread: Any = process.thread
-        self.values: dict[object, dict[str, Any]] = {}
+        self.values: dict[object, SimpleNamespace] = {}
         """Those of thread-local objects."""
         self.waits = 0
         """Counts the waits: a timer of an earlier wait wakes nobody."""
@@ -71,10 +68,6 @@ class World:
         self.trace = hashlib.sha256()
         self.story: list[str] | None = None
         """The lines of the trace, if they are kept."""
-        self.met: Counter[str] = Counter()
-        """The kinds of places that tasks have passed."""
-        self.name_of: Callable[[str, str], str] = lambda kind, _: kind
-        """The kind of a place."""
         self.on_place: Callable[[Process, str, str], None] = lambda *_: None
         """Called at each place; may kill or freeze the process."""
         self.on_effect: Callable[[Process, str, tuple[Any, ...]], None] = lambda *_: None
@@ -94,9 +87,9 @@ class World:
         self.processes.append(process)
         return process
 
-    def spawn(self, process: Process, name: str, work: Callable[[], object]) -> Task:
+    def spawn(self, process: Process, work: Callable[[], object]) -> Task:
         self._numbers += 1
-        task = Task(process, name, self._numbers, lambda: self._run(task, work), self._hub)
+        task = Task(process, self._numbers, lambda: self._run(task, work), self._hub)
         self._tasks.append(task)
         self._ready.append(task)
         return task
@@ -142,7 +135,6 @@ class World:
         if self._over:
             raise GreenletExit
         self.note(task.process.name, kind, detail)
-        self.met[self.name_of(kind, detail)] += 1
         self.on_place(task.process, kind, detail)
         self._ready.append(task)
         self._leave()
@@ -164,14 +156,11 @@ class World:
 
     def _time_out(self, task: Task, waits: int) -> None:
         if task.waits == waits and not task.ended:
+            self.wake(task)
             task.timed_out = True
-            self._resume(task)
 
     def wake(self, task: Task) -> None:
         task.timed_out = False
-        self._resume(task)
-
-    def _resume(self, task: Task) -> None:
         task.waits += 1
         self._ready.append(task)
 
@@ -203,17 +192,13 @@ class World:
         return True
 
     def _step(self) -> bool:
-        if not self._ready:
-            if not self._timers:
-                return False
+        if self._timers and (not self._ready or self._timers[0][0] <= self.now):
             moment, _, act = heapq.heappop(self._timers)
             self.now = max(self.now, moment)
             act()
             return True
-        if self._timers and self._timers[0][0] <= self.now:
-            _, _, act = heapq.heappop(self._timers)
-            act()
-            return True
+        if not self._ready:
+            return False
         index = self.chance.randrange(len(self._ready)) if len(self._ready) > 1 else 0
         task = self._ready.pop(index)
         process = task.process

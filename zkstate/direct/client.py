@@ -27,7 +27,7 @@ _LONGEST_ANSWER = 1 << 16
 _EPHEMERAL = 1
 """The flag of a request to create a node."""
 
-_FAULTS = {
+FAULTS = {
     KeeperState.AUTH_FAILED: AuthFailedError,
     KeeperState.CLOSED: ConnectionClosedError,
     KeeperState.EXPIRED_SESSION: SessionExpiredError,
@@ -74,7 +74,7 @@ class Client(KazooClient):  # type: ignore[misc]  # kazoo has no types
             return super()._call(request, async_object) is not False
         if self._direct.send_now(request, async_object):
             return True
-        if (fault := _FAULTS.get(self._state)) is not None:
+        if (fault := FAULTS.get(self._state)) is not None:
             async_object.set_exception(fault())
             return False
         self._direct.send_later(request, async_object)
