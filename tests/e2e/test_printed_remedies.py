@@ -6,6 +6,7 @@ are filled. `why` has a case for each of its reasons in tests/integration/test_r
 
 import os
 import re
+import shutil
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -16,9 +17,10 @@ from pathlib import Path
 import pytest
 
 from entrypoints.render.remedies import command
+from entrypoints.stack.home import read_info, running_pid
 from pipeline.errors import Action, Remedy
 from pipeline.storage.ocfl.objects import object_path
-from tests.support.stack_shell import PROJECT, Shell, Site, started
+from tests.support.stack_shell import PROJECT, Shell, Site, dev, started
 from tests.support.stores import flip
 from zkstate import paths
 from zkstate.connection.session import connect
@@ -427,16 +429,61 @@ def test_every_test_that_follows_a_remedy_elsewhere_exists() -> None:
     assert [name for name in named if f"def {name}(" not in sources] == []
 
 
-def test_every_printed_remedy_works_in_the_shell_of_the_stack(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> None:
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    with started(tmp_path_factory.mktemp("stack")) as running:
+        yield running
+
+
+def test_every_printed_remedy_works_in_the_shell_of_the_stack(site: Site) -> None:
     failed = {}
-    with started(tmp_path_factory.mktemp("stack")) as site:
-        for action, follows in CASES.items():
-            with site.shell() as shell:
-                try:
-                    follows(Reader(site, shell))
-                except AssertionError as error:
-                    failed[action] = str(error)
+    for action, follows in CASES.items():
+        with site.shell() as shell:
+            try:
+                follows(Reader(site, shell))
+            except AssertionError as error:
+                failed[action] = str(error)
 
     assert failed == {}
+
+
+def _is_open_to_others(path: Path, below: Path) -> bool:
+    """Whether another user can read the file: its own mode, and those of the folders around it."""
+    folders = [folder for folder in path.parents if folder.is_relative_to(below) and folder != below]
+    return bool(path.stat().st_mode & 0o004) and all(folder.stat().st_mode & 0o001 for folder in folders)
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_a_detached_stack_is_found_by_its_note_and_stopped_by_down(site: Site) -> None:
+    """... after all that the other test has done on it: no other stack is started for this."""
+    home, own = site.home, f"--home={site.home}"
+    assert site.said.split()[-4:] == ["./dev", "down", "--home", str(home)]
+    note = read_info(home)
+    assert note is not None
+    refused = dev("up", own)
+    readable = [path for path in home.rglob("*") if path.is_file() and _is_open_to_others(path, home)]
+    standalone = home / "log" / "standalone.log"
+    log = standalone.read_text()
+    shutil.rmtree(home / "run")
+    refused_without_run = dev("up", own)
+    stopped = dev("down", own)
+
+    assert readable == []
+    assert note.token not in log
+    assert note.flower_password not in log
+    assert standalone.stat().st_mode & 0o777 == 0o600
+    assert "runs in" in refused.stderr
+    assert f"(process {note.pid})" in " ".join(refused_without_run.stderr.split())
+    assert f"./dev down --home {home}" in " ".join(refused.stderr.split())
+    assert stopped.returncode == 0, stopped.stderr
+    assert running_pid(home) is None
+    pids = [service["pid"] for service in note.services.values()]
+    assert len(pids) >= 4
+    assert not any(_alive(pid) for pid in pids)

@@ -14,6 +14,7 @@ import pytest
 
 from pipeline.settings import Settings
 from pipeline.states import JOB, Event, JobState
+from pipeline.working_storage import mount
 from tasks import stores
 from tests.servers.http_source import HttpSource
 from tests.support import planting
@@ -113,10 +114,22 @@ def test_the_rows_of_review_on_the_page_are_those_of_the_table() -> None:
     assert shown.count("Transition(") == len(rows)
 
 
-def history(release: NewRelease, settings: Settings, jid: str) -> list[tuple[str, str]]:
-    """The states of the job and their messages, as the new release tells them."""
-    told = json.loads(release.arkline(settings, "timeline", jid, "--json"))
-    return [(step["state"], step["message"]) for step in told["steps"]]
+TIMELINES = """
+import sys
+from typer.testing import CliRunner
+from entrypoints.cli.main import app
+for jid in sys.argv[1:]:
+    print(CliRunner().invoke(app, ["timeline", jid, "--json"]).stdout.replace("\\n", " "))
+"""
+"""One process for all: a new interpreter for each would load the whole release each time."""
+
+
+def histories(release: NewRelease, settings: Settings, *jids: str) -> dict[str, list[tuple[str, str]]]:
+    """JID -> the states of the job and their messages, as the new release tells them."""
+    done = release.run(sys.executable, "-c", TIMELINES, *jids, **environment(settings))
+    assert done.returncode == 0, done
+    shown = zip(jids, map(json.loads, done.stdout.splitlines()), strict=True)
+    return {jid: [(step["state"], step["message"]) for step in told["steps"]] for jid, told in shown}
 
 
 def test_a_worker_takes_jobs_of_both_releases_through_the_new_step(
@@ -124,6 +137,8 @@ def test_a_worker_takes_jobs_of_both_releases_through_the_new_step(
 ) -> None:
     with HttpSource() as source, connect(settings) as session:
         stores.compare(session, settings)  # gives the three stores their deployment id
+        settings.working.mkdir(parents=True)
+        mount.mark(settings.working)  # the release before has used it
         clean, infected = source.put("/clean.txt", b"content"), source.put("/virus.txt", VIRUS)
         facts = {"working": settings.working, "payload_url": clean, "payload_name": "clean.txt"}
         before = planting.job_in(session, JobState.DOWNLOADING, JobState.PROVISIONING, **facts)
@@ -148,7 +163,7 @@ def test_a_worker_takes_jobs_of_both_releases_through_the_new_step(
             release.arkline(settings, "resume", virus, "--from", NEW)
 
         shown = (stored, virus, before.jid, after.jid, failed.jid, reviewed.jid)
-        told = {jid: history(release, settings, jid) for jid in shown}
+        told = histories(release, settings, *shown)
         audited = json.loads(release.arkline(settings, "audit", "--json", code=1))
 
     assert audited["findings"] == []  # the planted job after the step is in neither store

@@ -59,6 +59,8 @@ class Site:
     home: Path
     folder: Path
     source: HttpSource
+    said: str
+    """What the command that started it has printed."""
 
     @property
     def settings(self) -> Settings:
@@ -145,6 +147,6 @@ def started(place: Path) -> Iterator[Site]:
             assert up.returncode == 0, up.stderr
             info = read_info(home)
             assert info is not None
-            yield Site(info, home, folder, source)
+            yield Site(info, home, folder, source, up.stdout)
         finally:
             dev("down", f"--home={home}")
