@@ -3,10 +3,11 @@
 Rule: a file is fine only if a run says so. A file without a finding counts as not checked.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import chain
 from typing import Any
 
 from sqlalchemy import Connection, Row, bindparam, select, update
@@ -79,12 +80,33 @@ def add_checks(connection: Connection, ark: str, number: int, runs: Iterable[Che
     _enter(connection, row.inv_object_id, row.id, runs, set(earlier))
 
 
+_FIRST_RUNS = checks.insert().returning(checks.c.id, sort_by_parameter_order=True)
+
+
 def enter_first_runs(
     connection: Connection, object_id: int, version_id: int, runs: Sequence[CheckRun]
-) -> None:
-    """Like `add_checks`, for a version that this transaction enters, with its files."""
-    if runs:
-        _enter(connection, object_id, version_id, runs, set())
+) -> dict[str, Counter[str]]:
+    """Like `add_checks`, for a version that this transaction enters, with its files, and counts afterwards.
+
+    Returns what to count: check -> format -> files.
+    """
+    if not runs:
+        return {}
+    deposit = _deposit(connection, object_id, version_id)
+    last = {run.check: run for run in sorted(runs, key=lambda run: run.at)}
+    identified: dict[str, Counter[str]] = {}
+    rows = [{**_row(run, deposit), "last": last[run.check] is run, "counted": None} for run in runs]
+    for run, row in zip(runs, rows, strict=True):
+        if run.event == FORMAT_IDENTIFICATION:
+            row["counted"] = row["last"]
+    for run in last.values():
+        if run.event == FORMAT_IDENTIFICATION:
+            fine = (one.code for one in run.findings if one.code and one.verdict is CheckVerdict.FINE)
+            identified[run.check] = Counter(fine)
+    entered = zip(runs, connection.scalars(_FIRST_RUNS, rows).all(), strict=True)
+    own = (_findings(run, deposit, check_id) for run, check_id in entered)
+    _enter_findings(connection, chain.from_iterable(own))
+    return identified
 
 
 def _enter(
@@ -92,10 +114,14 @@ def _enter(
 ) -> None:
     """`known`: the checks of which the version has runs."""
     deposit, runs = _deposit(connection, object_id, version_id), tuple(runs)
-    for portion in portions(_entered(connection, deposit, runs, known), ROWS_PER_STATEMENT):
-        connection.execute(findings.insert(), portion)
+    _enter_findings(connection, _entered(connection, deposit, runs, known))
     if any(run.event == FORMAT_IDENTIFICATION for run in runs):
         growth.count_runs(connection, version_id)
+
+
+def _enter_findings(connection: Connection, rows: Iterable[dict[str, Any]]) -> None:
+    for portion in portions(rows, ROWS_PER_STATEMENT):
+        connection.execute(findings.insert(), portion)
 
 
 def _entered(
@@ -109,18 +135,19 @@ def _entered(
         if run.check in known:
             connection.execute(_NOT_LAST, {"version": deposit.version_id, "check": run.check})
         known.add(run.check)
-        yield from _findings(run, deposit, {"inv_object_id": deposit.object_id, "inv_check_id": check_id})
+        yield from _findings(run, deposit, check_id)
+
+
+_DEPOSITED = select(
+    files.c.id,
+    files.c.pathname,
+    files.c.landed_digest.is_not(None).label("downloaded"),
+    (files.c.billable_size > 0).label("added"),
+).where(files.c.inv_version_id == bindparam("version"), growth.DEPOSITED)
 
 
 def _deposit(connection: Connection, object_id: int, version_id: int) -> _Deposit:
-    rows = connection.execute(
-        select(
-            files.c.id,
-            files.c.pathname,
-            files.c.landed_digest.is_not(None).label("downloaded"),
-            (files.c.billable_size > 0).label("added"),
-        ).where(files.c.inv_version_id == version_id, files.c.source == PRODUCER.rstrip("/"))
-    )
+    rows = connection.execute(_DEPOSITED, {"version": version_id})
     ids, downloaded, added = {}, set(), set()
     for row in rows:
         path = row.pathname.removeprefix(PRODUCER)
@@ -176,7 +203,8 @@ _NOT_LAST = (
 """Of two last runs of a check over a version, mark the earlier one."""
 
 
-def _findings(run: CheckRun, deposit: _Deposit, own: dict[str, int]) -> Iterator[dict[str, Any]]:
+def _findings(run: CheckRun, deposit: _Deposit, check_id: int) -> Iterator[dict[str, Any]]:
+    own = {"inv_object_id": deposit.object_id, "inv_check_id": check_id}
     for finding in run.findings:
         file_id = deposit.file_ids.get(finding.path)
         yield {

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
+from types import MappingProxyType
 from typing import Any
 
 from sqlalchemy import Connection, Table, case, delete, func, literal_column, not_, or_, select, update
@@ -83,8 +84,15 @@ DEPOSITED = files.c.source == PRODUCER.rstrip("/")
 """A file of the depositor, and not one that the repository added."""
 
 
-def count_version(connection: Connection, version_id: int) -> int:
-    """Count the version unless it is counted; returns the number of its files."""
+def count_version(
+    connection: Connection,
+    version_id: int,
+    identified: Mapping[str, Mapping[str, int]] = MappingProxyType({}),
+) -> int:
+    """Count the version unless it is counted; returns the number of its files.
+
+    `identified`: check -> format -> files, of runs that are entered as counted in this transaction.
+    """
     mark = update(ingests).where(ingests.c.inv_version_id == version_id, ingests.c.counted.is_(None))
     profile = connection.scalar(mark.values(counted=True).returning(ingests.c.profile))
     if profile is None:
@@ -113,7 +121,7 @@ def count_version(connection: Connection, version_id: int) -> int:
     types = Counter[str]()
     for row in rows:
         types[row.mime_type[:FORMAT_LENGTH]] += row.deposited
-    _add_formats(connection, profile, "", types)
+    _add_formats(connection, profile, {"": types, **identified})
     return sum(row.all for row in rows)
 
 
@@ -139,14 +147,16 @@ def count_runs(connection: Connection, version_id: int) -> None:
                 .group_by(findings.c.code)
             )
             codes = {code: number if run.last else -number for code, number in rows}
-            _add_formats(connection, run.profile, run.check_name, codes)
+            _add_formats(connection, run.profile, {run.check_name: codes})
         connection.execute(update(checks).where(checks.c.id == run.id).values(counted=run.last))
 
 
-def _add_formats(connection: Connection, profile: str, check: str, numbers: dict[str, int]) -> None:
+def _add_formats(connection: Connection, profile: str, identified: Mapping[str, Mapping[str, int]]) -> None:
+    """`identified`: check -> format -> files."""
     rows = [
         {"profile": profile, "check_name": check, "format": name, "files": number}
-        for name, number in sorted(numbers.items())  # so that two transactions cannot deadlock
+        for check, numbers in sorted(identified.items())  # so that two transactions cannot deadlock
+        for name, number in sorted(numbers.items())
         if number
     ]
     if rows:

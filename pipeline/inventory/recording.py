@@ -312,8 +312,8 @@ def enter(connection: Connection, recording: Recording, rebuilt_by: str = "") ->
     # a version without a depositor is left to the scheduled work, which may find it
     connection.execute(_INDEXED if ingest["depositor"] else _INGESTS, {**own, **ingest})
     index.enter(connection, object_id, _findable(recording, ingest))
-    findings.enter_first_runs(connection, object_id, version_id, recording.checks)
-    growth.count_version(connection, version_id)
+    identified = findings.enter_first_runs(connection, object_id, version_id, recording.checks)
+    growth.count_version(connection, version_id, identified)
     scheduled = {"inv_object_id": object_id, "profile": recording.profile, "since": recording.version.created}
     insert_new(connection, fixities, [scheduled])
     if rebuilt_by:

@@ -274,7 +274,8 @@ def _checks_after(was: JobStatus, request: JobMove, target: JobState) -> tuple[C
     """What checks found; of content that is to be downloaded or checked again, nothing is known."""
     again = request.event in (Event.RESUME, Event.DOWNLOAD_AGAIN) and not JOB.facts[target].stored
     before = () if again or was.checks is None else was.checks
-    return checks.latest(*before, *request.done.checks) or None
+    new = request.done.checks
+    return (checks.latest(*before, *new) if new else before) or None  # what was noted is shortened already
 
 
 def _put_values(job: Job, status: JobStatus, done: Done, identifiers: Identifiers) -> Iterator[Operation]:
