@@ -6,7 +6,7 @@ job needs.
 
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -29,7 +29,7 @@ from tasks.worker_context import WorkerContext
 from zkstate.connection.clock import ServerClock
 from zkstate.connection.locks import AttemptGuard
 from zkstate.connection.session import Session
-from zkstate.errors import Busy, Corrupt, Missing, Stale
+from zkstate.errors import Busy, Corrupt, Missing, Stale, Unreachable
 from zkstate.fleet import counters
 from zkstate.queue import listings, queue
 from zkstate.queue.listings import KeptBatch, Unreadable
@@ -219,14 +219,25 @@ BY = "provisioning"
 
 
 def make_room(
-    context: WorkerContext, session: Session, reservations: Mapping[str, int], jid: str, needed: int
+    context: WorkerContext,
+    session: Session,
+    reservations: Mapping[str, int],
+    jid: str,
+    needed: int,
+    line: Mapping[str, int],
 ) -> bool:
-    """Have failed jobs give up the working storage that job `jid` lacks; False if they hold too little."""
+    """Have other jobs give up the working storage that job `jid` lacks; False if they hold too little.
+
+    Failed jobs give up first. If no job will free any by itself, the jobs behind this one in the `line` (JID
+    -> place) lose their content, the last first: else resumed jobs could wait for each other for ever.
+    """
     occupied = capacity.occupancy(context.settings)
     outstanding = occupied.outstanding(reservations, except_for=jid)
     lacking = max(0, needed - occupied.on_disk.get(jid, 0))
     limit = occupied.limit(context.settings.working_threshold)
-    holders = _holders(session, outstanding, dict(occupied.on_disk))
+    behind = [other for other in occupied.on_disk if line.get(other, 0) > line[jid]]
+    behind.sort(key=line.__getitem__, reverse=True)
+    holders = _holders(session, reservations, outstanding, dict(occupied.on_disk), behind)
     planned = plan(occupied.used + sum(outstanding.values()) + lacking - limit, list(holders))
     if planned is None:
         return False
@@ -239,12 +250,28 @@ def make_room(
     return True
 
 
-def _holders(session: Session, outstanding: dict[str, int], on_disk: dict[str, int]) -> Iterator[Holder]:
-    """The failed jobs that occupy working storage, the oldest failure first."""
-    names = sorted({*outstanding, *on_disk} - {capacity.OUTSIDE_OF_JOBS})
-    for jid, status in jobs.failed_jobs(session, names).items():
-        content = 0 if status.room is Room.EMPTY else on_disk.get(jid, 0)
-        yield Holder(jid, outstanding.get(jid, 0), content)
+_FREEING = frozenset(
+    JOB.where(lambda it: (it.holds_space and it.task is not None) or (it.ended and not it.failed))
+)
+"""States in which a job frees its working storage without a person."""
+
+
+def _holders(
+    session: Session,
+    reservations: Mapping[str, int],
+    outstanding: dict[str, int],
+    on_disk: dict[str, int],
+    behind: Sequence[str],
+) -> Iterator[Holder]:
+    """Failed jobs that occupy working storage, the oldest failure first; then `behind` if no job frees any."""
+    names = sorted({*reservations, *on_disk} - {capacity.OUTSIDE_OF_JOBS})
+    known = jobs.statuses(session, names)
+    for jid, status in known.items():
+        if status.status is JobState.FAILED:
+            content = 0 if status.room is Room.EMPTY else on_disk.get(jid, 0)
+            yield Holder(jid, outstanding.get(jid, 0), content)
+    if _FREEING.isdisjoint(status.status for status in known.values()):
+        yield from (Holder(jid, 0, on_disk[jid]) for jid in behind)
 
 
 def _yield(session: Session, jid: str) -> None:
@@ -272,7 +299,7 @@ def _empty(context: WorkerContext, session: Session, jid: str) -> None:
                 shutil.rmtree(folder, ignore_errors=True)
     except (Stale, Busy, Missing, Corrupt):
         return  # it was resumed or deleted meanwhile
-    except AttemptOver:
+    except (AttemptOver, Unreachable):
         context.drop_session()  # a lock must not outlive the work that it protects
         raise
-    log().warning("removed the content of a failed job", jid=jid)
+    log().warning("removed the content of a job that does not run", jid=jid)

@@ -86,7 +86,8 @@ def _feed(context: WorkerContext, session: Session, _: ServerClock) -> None:
 def _recheck_provisioning(context: WorkerContext, session: Session, clock: ServerClock) -> None:
     """Run every waiting job that fits, most urgent first; a job that does not fit blocks no other.
 
-    For a job that does not fit, failed jobs give up what they hold. A job that never fits is run, and fails.
+    For a job that does not fit, failed jobs give up what they hold, and waiting ones if nothing else would
+    free any. A job that never fits is run, and fails.
     """
     settings = context.settings
     waiting = list(queue.waiting_for_space(session))
@@ -94,12 +95,13 @@ def _recheck_provisioning(context: WorkerContext, session: Session, clock: Serve
         return
     reserved = space.reservations(session)
     beyond_help: float = inf
+    line = {jid: place for place, (jid, _) in enumerate(waiting, 1)}
     for jid, needed in waiting:
         waits = capacity.refusal(needed, sum(reserved.values()), partial(dict, reserved), settings, jid)
         if waits and capacity.never_fits(needed, settings) is None:
             if needed >= beyond_help:
                 continue
-            if not retention.make_room(context, session, reserved, jid, needed):
+            if not retention.make_room(context, session, reserved, jid, needed, line):
                 beyond_help = needed
                 continue
             reserved = space.reservations(session)

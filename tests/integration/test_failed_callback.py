@@ -11,7 +11,7 @@ from operations.site import Site
 from operations.why.why import why
 from pipeline.records import Job
 from pipeline.settings import Settings
-from pipeline.states import Event, FailureKind, JobState
+from pipeline.states import Event, FailureKind, JobState, Room
 from pipeline.steps.context import Clients, open_clients
 from tasks import redis_keys
 from tasks.callback import deliver
@@ -188,6 +188,24 @@ def test_a_job_that_moves_during_its_callback_keeps_its_own_history(
 
     assert owed(session, job) is None
     assert jobs.load(session, job.jid) == resumed
+
+
+def test_while_the_content_of_its_job_is_removed_a_delivery_is_not_recorded_and_stays_owed(
+    session: Session, clients: Clients, receiver: Receiver
+) -> None:
+    job = failed(session)
+    found = owed(session, job)
+    assert found is not None
+
+    with jobs.emptying(session, job.jid, "provisioning"):
+        callbacks.settle(session, jobs.load(session, job.jid), found, Stamp(by="worker"), "delivered")
+
+    later = owed(session, job)
+    assert later is not None
+    assert jobs.load(session, job.jid).status.room is Room.EMPTY
+    callbacks.settle(session, jobs.load(session, job.jid), later, Stamp(by="worker"), "delivered")
+    assert owed(session, job) is None
+    assert jobs.load(session, job.jid).history[-1].message == "delivered"
 
 
 def test_without_a_callback_url_in_the_profile_no_callback_is_made(

@@ -183,6 +183,48 @@ def test_nothing_is_removed_for_a_job_that_would_not_fit_even_then(session: Sess
     assert jobs.load(session, failed.jid).status.room is Room.KEPT
 
 
+def resumed(session: Session, job: Job) -> Job:
+    failed = fail(session, job, FailureKind.CONTENT)
+    return jobs.move(session, failed, JobMove(Event.RESUME, "ann", lock=Lock.FREE, to=JobState.PROVISIONING))
+
+
+def is_downloaded(job: Job) -> bool:
+    return (Path(job.configuration.working_dir) / "producer" / "a").exists()
+
+
+def test_jobs_that_were_resumed_with_their_content_do_not_wait_for_each_other(
+    session: Session, small: Settings
+) -> None:
+    partly = [job_with(session, small, 300, 300) for _ in range(3)]
+    for job in partly:
+        (Path(job.configuration.working_dir) / "producer" / "b").write_bytes(b"x" * 100)
+    first, second, last = (resumed(session, job) for job in partly)
+
+    recheck(session, small)
+    assert [state(session, job) for job in (first, second, last)] == [
+        JobState.DOWNLOADING,
+        JobState.DOWNLOADING,
+        JobState.PROVISIONING,
+    ]
+
+    assert [is_downloaded(job) for job in (first, second, last)] == [True, True, False]
+    assert "because other jobs need the room" in jobs.load(session, last.jid).history[-1].message
+    assert audit(session) == ()
+
+
+def test_while_a_job_at_work_will_free_room_no_waiting_job_loses_its_content(
+    session: Session, small: Settings
+) -> None:
+    working = job_with(session, small, 400, 400)
+    waits = [resumed(session, job_with(session, small, 300, 200)) for _ in range(2)]
+    (Path(working.configuration.working_dir) / "producer" / "b").write_bytes(b"x" * 300)
+
+    recheck(session, small)
+
+    assert [state(session, job) for job in waits] == [JobState.PROVISIONING] * 2
+    assert [is_downloaded(job) for job in waits] == [True] * 2
+
+
 def test_a_job_in_review_keeps_its_room_and_why_says_that_a_decision_makes_room(
     session: Session, small: Settings
 ) -> None:

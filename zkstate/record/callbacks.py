@@ -18,11 +18,14 @@ from zkstate import codec, paths
 from zkstate.connection.clock import ServerClock
 from zkstate.connection.session import Session
 from zkstate.connection.transaction import Delete, Operation, commit, token
-from zkstate.errors import Refused, Stale
+from zkstate.errors import Busy, Refused, Stale
 from zkstate.record import histories, record
 from zkstate.record.journal import Stamp
 from zkstate.record.node import Node, read_each
-from zkstate.record.record import MESSAGE_LIMIT
+from zkstate.record.record import MESSAGE_LIMIT, Lock
+
+LOCKED = 60.0
+"""Seconds after which a callback is settled again that found its job locked."""
 
 
 class OwedCallback(RewrittenRecord):
@@ -123,17 +126,23 @@ def drop(session: Session, callback: Owed) -> None:
 
 
 def settle(session: Session, job: Job, callback: Owed, stamp: Stamp, message: str) -> None:
-    """Record the outcome in the job's history; if the job has moved on, only delete the callback."""
+    """Record the outcome in the job's history; if the job has moved on, only delete the callback.
+
+    While the job's content is being removed, the callback is put off: the delivery is repeated with its id.
+    """
     try:
         note(session, job, stamp, message, Delete(callback.path))
+    except Busy:
+        put_off(session, callback, LOCKED, tried=False, message="the content of the job is being removed")
     except (Stale, Refused):
         drop(session, callback)
 
 
 def note(session: Session, job: Job, stamp: Stamp, message: str, *more: Operation) -> None:
-    """Record a delivery in the job's history; Stale if the job has changed."""
+    """Record a delivery in the job's history; Stale if the job has changed, Busy while it is locked."""
     status = job.status.model_copy(update={"op": token()})
     who = stamp.model_dump(include={"by", "via", "request_id"})
     facts = {**who, "message": message[:MESSAGE_LIMIT]}
     extended = histories.extend(job, status.status, facts)
-    record.write(session, job, status, (*extended.operations, *more))
+    free = record.lock_operations(session, job, Lock.FREE)
+    record.write(session, job, status, (*free, *extended.operations, *more))

@@ -325,38 +325,45 @@ YIELDED = "its reservation of working storage was given to other jobs"
 EMPTIED = "its content was removed from working storage, because other jobs need the room"
 
 
-def failed_jobs(session: Session, jids: Sequence[str]) -> dict[str, JobStatus]:
-    """The failed jobs among `jids`, the oldest failure first; skips damaged ones."""
+def statuses(session: Session, jids: Sequence[str]) -> dict[str, JobStatus]:
+    """The statuses of these jobs, the oldest state first; skips missing and damaged ones."""
     decode = partial(codec.decode, JobStatus)
     read = read_each(session, jids, paths.job_status, decode)
-    failed = [(jid, status) for jid, status, _ in read if status.status is JobState.FAILED]
-    return dict(sorted(failed, key=lambda entry: entry[1].since))
+    return dict(sorted(((jid, status) for jid, status, _ in read), key=lambda entry: entry[1].since))
+
+
+def failed_jobs(session: Session, jids: Sequence[str]) -> dict[str, JobStatus]:
+    """The failed jobs among `jids`, the oldest failure first; skips damaged ones."""
+    known = statuses(session, jids)
+    return {jid: status for jid, status in known.items() if status.status is JobState.FAILED}
 
 
 def yield_reservation(session: Session, jid: str, by: str) -> None:
     """Release a failed job's reservation; its content stays. Stale or Busy if the job has changed."""
-    job = _failed(session, jid)
+    job = _in_state(session, jid, JobState.FAILED)
     _give_up(session, job, by, Room.YIELDED, YIELDED, record.lock_operations(session, job, Lock.FREE))
 
 
 @contextmanager
 def emptying(session: Session, jid: str, by: str) -> Iterator[Job]:
-    """Lock a failed job while its content is removed; afterwards it has no reservation and its room is EMPTY.
+    """Lock a failed job, or one that waits for working storage, while its content is removed.
 
-    Raises Busy or Stale if the job is no longer failed. A crash inside leaves a job with a reservation but
-    without its content; the next removal or a resume repairs that.
+    Afterwards it has no reservation, and the room of a failed job is EMPTY. Raises Busy or Stale if the job
+    is in another state. A crash inside leaves a failed job with a reservation but without its content; the
+    next removal or a resume repairs that.
     """
-    job = _failed(session, jid)
+    job = _in_state(session, jid, JobState.FAILED, JobState.PROVISIONING)
     taken = job.status.model_copy(update={"op": token()})
     lock = Create(record.lock_path(job), f"{taken.op} {by}".encode(), ephemeral=True, role=Role.LOCK)
     locked = record.write(session, job, taken, (lock,))
     yield locked
-    _give_up(session, locked, by, Room.EMPTY, EMPTIED, record.lock_operations(session, locked, Lock.MINE))
+    room = Room.EMPTY if job.status.status is JobState.FAILED else job.status.room
+    _give_up(session, locked, by, room, EMPTIED, record.lock_operations(session, locked, Lock.MINE))
 
 
-def _failed(session: Session, jid: str) -> Job:
+def _in_state(session: Session, jid: str, *states: JobState) -> Job:
     job = load(session, jid)
-    if job.status.status is not JobState.FAILED:
+    if job.status.status not in states:
         raise Stale(f"{jid} is {job.status.status}")
     return job
 
