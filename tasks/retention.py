@@ -263,7 +263,7 @@ def _holders(
     on_disk: dict[str, int],
     behind: Sequence[str],
 ) -> Iterator[Holder]:
-    """Failed jobs that occupy working storage, the oldest failure first; then `behind` if no job frees any."""
+    """The failed jobs that occupy room, the oldest failure first; then `behind`, if no job frees any."""
     names = sorted({*reservations, *on_disk} - {capacity.OUTSIDE_OF_JOBS})
     known = jobs.statuses(session, names)
     for jid, status in known.items():

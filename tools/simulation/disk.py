@@ -97,6 +97,8 @@ class Disk:
                 where |= {self._inode(f"{folder}/{name}"): (parent, name) for name in below}
         for change in reversed(lost):
             for source, target in reversed(change.moves):
+                if not {source[0], target[0]} <= where.keys():
+                    continue  # a folder that was replaced by another one
                 before, after = _path(where, target), _path(where, source)
                 self._os["rename"](before, after)
                 if (inode := self._inode(after)) in where:
