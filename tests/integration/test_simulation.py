@@ -20,8 +20,8 @@ FEWEST = 12
 LIMIT = 60 * MINUTES + 240
 """Seconds, on a loaded machine."""
 
-HISTORIES = Path(__file__).with_name("histories")
-"""What `./dev simulate --minimise` has written."""
+LEAST = {"rows": 30, "pairs": 70}
+"""Rows of the table and pairs that the fewest histories meet: 12 have met 41 and 96."""
 
 pytestmark = pytest.mark.timeout(LIMIT + 60)
 
@@ -81,6 +81,8 @@ def test_after_faults_each_object_is_stored_once_and_everything_ends() -> None:
     assert [(one["seed"], one["towards"], one["problems"]) for one in histories if one["problems"]] == []
     assert len(histories) >= FEWEST
     assert sum(len(one["faults"]) for one in histories) > 5 * len(histories)
+    for what, least in LEAST.items():
+        assert len({met for one in histories for met in one[what]}) >= least
 
 
 @pytest.mark.parametrize(
@@ -100,11 +102,3 @@ def test_a_history_that_breaks_a_rule_is_cut_to_what_breaks_it(tmp_path: Path) -
     assert [kind for kind, *_ in json.loads(shortest.read_text())["items"]] == ["deposit"]
     (again,) = simulated("--history", str(shortest), "--mutation", "queue-entry-left")
     assert again["problems"][0].startswith("queue: ")
-
-
-@pytest.mark.parametrize("path", sorted(HISTORIES.glob("*.json")), ids=lambda path: path.stem)
-def test_what_a_history_has_shown_is_mended(path: Path) -> None:
-    """Faults come at the numbers of places, which a change of the code can shift."""
-    (history,) = simulated("--history", str(path))
-
-    assert history["problems"] == []

@@ -188,8 +188,9 @@ class History:
 
     def _note(self, problems: Iterable[str]) -> None:
         for problem in problems:
-            if problem.startswith("failed: ") and (self.plan.fails or "cancelled" in problem):
-                continue  # a batch whose jobs a person has cancelled ends by its worker's report
+            ended = self.operator.ended.keys() & set(problem.split())
+            if problem.startswith("failed: ") and (self.plan.fails or ended):
+                continue  # a batch whose jobs a person has cancelled ends by its worker's reports
             self.world.note("record", "broken", problem)
             self.outcome.problems.append(f"{problem} (at {self.world.now:.3f})")
 
