@@ -98,8 +98,10 @@ class Disk:
         for change in reversed(lost):
             for source, target in reversed(change.moves):
                 if not {source[0], target[0]} <= where.keys():
-                    continue  # a folder that was replaced by another one
+                    continue  # a process that had the folder open removed it for good
                 before, after = _path(where, target), _path(where, source)
+                if not os.path.lexists(before):
+                    continue
                 self._os["rename"](before, after)
                 if (inode := self._inode(after)) in where:
                     where[inode] = source
