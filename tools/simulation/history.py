@@ -188,7 +188,7 @@ class History:
 
     def _note(self, problems: Iterable[str]) -> None:
         for problem in problems:
-            ended = self.operator.ended.keys() & set(problem.split())
+            ended = self.operator.ended.keys() & self.facts.batches.keys() & set(problem.split())
             if problem.startswith("failed: ") and (self.plan.fails or ended):
                 continue  # a batch whose jobs a person has cancelled ends by its worker's reports
             self.world.note("record", "broken", problem)
