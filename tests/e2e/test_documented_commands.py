@@ -198,7 +198,7 @@ def answered(site: Site, command: str) -> str:
     return f"""
 export XDG_CONFIG_HOME="$(mktemp -d -p "$PWD")"  # a login that still holds asks for no code
 {re.sub(r"https://[a-z.]+", url, command)} > told 2> asked &
-until grep -q "enter the code" asked; do sleep 0.1; done
+until grep -q '[A-Z]\\{{4\\}}-[A-Z]\\{{4\\}}' asked; do sleep 0.1; done
 curl -sS -H "Authorization: Bearer {site.info.token}" -d answer=yes \\
   -d code="$(grep -o '[A-Z]\\{{4\\}}-[A-Z]\\{{4\\}}' asked)" {url}/login/device
 wait $! && cat told"""
