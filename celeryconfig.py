@@ -5,8 +5,8 @@ docs/decisions/ and docs/operators/ give the reason for each value.
 
 import kombu
 
-from pipeline.states import BATCH, JOB, Queue
-from tasks.redis_keys import PRIORITY_STEPS
+from pipeline.machine import PRIORITY_STEPS, Queue
+from pipeline.states import BATCH, JOB
 
 QUEUES = tuple(queue.value for queue in Queue)
 

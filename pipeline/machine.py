@@ -62,6 +62,10 @@ class Queue(Documented):
     PROCESS = "process", "bytes being read, hashed and stored"
 
 
+PRIORITY_STEPS = range(10)
+"""The priorities of messages in a queue; 0 is the most urgent."""
+
+
 class Bucket(StrEnum):
     """The folders of `/batches/BID/states` in which a batch keeps its jobs."""
 

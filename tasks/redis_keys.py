@@ -16,6 +16,7 @@ import redis
 from pydantic import TypeAdapter, ValidationError
 
 from pipeline.attempt import Attempt, Progress
+from pipeline.machine import PRIORITY_STEPS
 from pipeline.settings import Settings
 from tasks.logs import log
 
@@ -25,9 +26,6 @@ def client(settings: Settings, timeout: float = 5.0) -> redis.Redis:
     """One client for all commands of a process; `timeout`: seconds to wait for a connection or an answer."""
     return redis.Redis.from_url(settings.broker_url, socket_timeout=timeout, socket_connect_timeout=timeout)
 
-
-PRIORITY_STEPS = range(10)
-"""0 is the most urgent."""
 
 OWN_TURN = 0
 """The priority step of a job whose submitter and collection have less than their share of the processes."""

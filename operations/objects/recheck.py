@@ -19,10 +19,12 @@ from pipeline.attempt import CheckedAttempt
 from pipeline.checking import again
 from pipeline.checking.again import NotRechecked, Rechecked, Rechecking
 from pipeline.checks import CheckRule, CheckSummary
+from pipeline.errors import UsageRefused
 from pipeline.inventory.base import InventoryObject
 from pipeline.outcome import AttemptOver
 from pipeline.preservation.fixity import Pace
 from pipeline.principal import Principal, Role
+from pipeline.profiles.profile import ProfileError
 from pipeline.records import Record, now
 from pipeline.steps.context import open_clients
 from tasks.scheduled.checks import WORK, rechecking, send_notices
@@ -134,6 +136,14 @@ def start_recheck(site: Site, principal: Principal, known: InventoryObject, chec
     asked = rechecks.ask(site.session, new)
     request_run(site.settings, WORK)
     return _shown(asked, known)
+
+
+def checks_of(site: Site, known: InventoryObject) -> tuple[str, ...]:
+    """The checks of the object's profile; empty if it has none, or cannot be read."""
+    try:
+        return tuple(rule.name for rule in again.rules_of(site.profiles, known, None))
+    except (UsageRefused, ProfileError):
+        return ()
 
 
 def recheck_of(site: Site, recheck_id: str, known: InventoryObject) -> Recheck:

@@ -197,6 +197,7 @@ def answered(site: Site, command: str) -> str:
     url = site.info.web_url.rstrip("/")
     return f"""
 export XDG_CONFIG_HOME="$(mktemp -d -p "$PWD")"  # a login that still holds asks for no code
+rm -f asked  # of an earlier login
 {re.sub(r"https://[a-z.]+", url, command)} > told 2> asked &
 until grep -q '[A-Z]\\{{4\\}}-[A-Z]\\{{4\\}}' asked; do sleep 0.1; done
 curl -sS -H "Authorization: Bearer {site.info.token}" -d answer=yes \\

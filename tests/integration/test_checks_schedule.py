@@ -26,7 +26,7 @@ from tests.support.outbox import letters
 from tests.support.repository import Repository
 from tests.support.step_context import collection
 from tests.support.stores import Store, flip, with_record
-from tests.support.web import Web, serving
+from tests.support.web import Web, browser, serving
 from zkstate.connection.locks import single_flight
 from zkstate.connection.session import Session
 from zkstate.fleet import notes, rechecks
@@ -206,6 +206,27 @@ def test_an_operator_checks_an_object_again_and_the_findings_are_recorded(store:
 def web(store: Store) -> Iterator[Web]:
     with serving(store.repository.settings) as running:
         yield running
+
+
+def test_an_operator_has_an_object_checked_again_by_a_button_and_its_page_follows_the_request(
+    store: Store, context: WorkerContext, web: Web
+) -> None:
+    ark = stored(store, 1, "a virus")
+    operator = browser(web, Role.OPERATOR, name="recheck-2")
+    viewer = browser(web, Role.VIEWER, name="recheck-3")
+    assert "Check again" not in operator.open(f"/objects/{ark}")
+    asks(store, {"name": "renewed", "again": "never"})
+    assert "Check all versions again: renewed" in operator.open(f"/objects/{ark}")
+    assert "<button>Check all versions again" not in viewer.open(f"/objects/{ark}")
+
+    answer = operator.send(f"/objects/{ark}", version="1", again="true")
+    asked = answer.url.removeprefix(web.url)
+
+    assert viewer.send(f"/objects/{ark}", version="1", again="true").status_code == 403
+    assert "A worker will check all versions again." in operator.open(asked)
+    beat(context, store, ark)
+    assert "All versions were checked again at" in operator.open(asked)
+    assert "<button>Check all versions again" in operator.open(f"/objects/{ark}?asked={'0' * 16}")
 
 
 def test_an_operator_has_workers_check_an_object_again_over_the_api(

@@ -231,8 +231,8 @@ def test_every_verb_keeps_all_fields_of_an_earlier_releases_records(
     done = set()
     for jid in (entry for state in JOB.working() for entry in queue.queued(session, state)):
         record.hand_back(session, planting.acquire(session, jobs.load(session, jid)), "w", waits_for=RETRY)
-        act(site, ANN, jid, Event.FAIL)
-        act(site, ANN, jid, Event.RESUME)
+        if act(site, ANN, jid, Event.FAIL).now == JobState.FAILED:  # a stored and recorded one completes
+            act(site, ANN, jid, Event.RESUME)
         done.add(jid)
     (held,) = queue.queued(session, JobState.HELD)
     act(site, ANN, held, Event.RELEASE)

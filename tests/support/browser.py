@@ -77,8 +77,12 @@ SHIFTED = """
 """
 
 TRANSITIONS_END = """
-Promise.all(document.getAnimations().filter((one) => one instanceof CSSTransition).map((one) => one.finished))
-  .then(() => null)
+(async () => {
+  const frame = () => new Promise(requestAnimationFrame)  // transitions begin with one
+  await frame().then(frame)
+  const running = () => document.getAnimations().filter((one) => one instanceof CSSTransition)
+  while (running().length) await Promise.allSettled(running().map((one) => one.finished))
+})()
 """
 
 MOVED = 0.05

@@ -128,8 +128,9 @@ def test_recording_again_enters_no_run_twice_and_adds_what_is_missing(inventory:
     assert count(inventory, "inv_findings") == 2
 
 
-def test_the_first_runs_of_a_version_are_entered_in_four_statements(inventory: SqlInventory) -> None:
-    """The files of the version, the two runs, all findings; formats are counted with the files."""
+def test_the_first_runs_of_a_version_are_entered_in_at_most_four_statements(inventory: SqlInventory) -> None:
+    """The files of the version, the two runs (one statement in PostgreSQL), all findings; formats are counted
+    with the files."""
     inventory.record(recording(files=(A,)))
     runs = (scanned("a.jpg"), identified({"a.jpg": "fmt/44"}))
     sent: list[str] = []
@@ -145,7 +146,7 @@ def test_the_first_runs_of_a_version_are_entered_in_four_statements(inventory: S
     finally:
         event.remove(Engine, "before_cursor_execute", note)
 
-    assert len(sent) - 2 * plain == 4
+    assert len(sent) - 2 * plain <= 4
 
 
 def test_a_later_run_of_a_check_counts_and_the_earlier_one_is_kept(inventory: SqlInventory) -> None:

@@ -18,9 +18,9 @@ from pipeline.file_system import sync, write_file
 from pipeline.fixity import Digest
 from pipeline.principal import Interface, Principal, Role
 from pipeline.records import Submission, SubmissionType
-from pipeline.states import BATCH, JOB, BatchState, Event, FailureKind, JobState, Room
+from pipeline.states import BATCH, JOB, BatchState, Event, FailureKind, JobState
 from pipeline.working_storage.workspace import folder_at
-from tools.simulation.facts import Facts
+from tools.simulation.facts import Facts, rows_of
 from tools.simulation.plan import ACTS, VERBS, Plan
 from tools.simulation.script import ACT, DEPOSIT, Item, Script
 from tools.simulation.stand_ins import Sources
@@ -292,11 +292,7 @@ class Operator:
         until = self.world.now + (LONGEST_WAIT if sought else 0)
         while not (listed := self.facts.in_state(row.source)) and self.world.now < until:
             self.world.park(POLL)
-        fit = [
-            one
-            for one in listed
-            if row.follows(known[one].get("last_successful_status"), room_of(known[one]))
-        ]
+        fit = [one for one in listed if name in rows_of(machine, known[one], row.event, row.target)]
         if not (fit if sought else listed) or (
             row.event in (Event.DELETE, Event.REJECT) and chance.random() >= self.plan.ends
         ):
@@ -375,10 +371,6 @@ def _is_over(status: dict[str, object]) -> bool:
     """Whether the job has ended, and a resumption would not help."""
     done = status["status"] in (JobState.COMPLETED, JobState.DELETED)
     return done or (status["status"] == JobState.FAILED and status.get("kind") == FailureKind.CONTENT)
-
-
-def room_of(status: dict[str, object]) -> Room:
-    return Room(str(status.get("room", Room.KEPT)))
 
 
 _ONWARD = {

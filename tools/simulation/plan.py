@@ -125,7 +125,7 @@ def plan_of(seed: int, towards: Sequence[str], faults: Sequence[str], number: in
         servers=chance.choice((1, 3)),
         lost=chance.choice((0.0, 0.02, 0.1)),
         repeated=chance.choice((0.0, 0.05, 0.2)),
-        broken=chance.choice((0.0, 0.02, 0.1, 0.3)),
+        broken=max(chance.choice((0.0, 0.02, 0.1, 0.3)), 0.3 if "if named" in wants else 0.0),
         changed=chance.choice((0.0, 0.0, 0.5)),
         refused=0.5 if "after" in wants or "notify fail" in wants else chance.choice((0.0, 0.0, 0.1, 0.3)),
         wrong=chance.choice((0.0, 0.0, 0.1, 0.3)),
@@ -156,5 +156,7 @@ def _before(row: str) -> list[str]:
         return ["hold a collection", *(["job pending hold held"] if machine is JOB else [])]
     if machine is not JOB or known.event is not Event.RESUME:
         return []
+    if known.named and known.target == known.after:
+        return []  # what an operator fails gives up its room, and resumes there without a name
     following = JOB.next(known.source, Event.RESUME, known.after, FailureKind.SYSTEM)  # type: ignore[arg-type]
     return [f"job {following} {Event.FAIL} failed"]

@@ -335,6 +335,10 @@ def proof(ark: str, version: int) -> Spelling:
     return f"arkline object {ark} --version {version}", (post(f"objects/{ark}/proofs", {"version": version}),)
 
 
+def recheck(ark: str) -> Spelling:
+    return f"arkline recheck {ark}", (post(f"objects/{ark}/rechecks", {}),)
+
+
 def notify() -> Spelling:
     """A subscription to one's own deposits."""
     body = {"events": ["done", "failed"], "mail": "ADDRESS"}

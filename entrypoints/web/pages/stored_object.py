@@ -1,6 +1,7 @@
 """The page of one stored object: its versions, files and custody, previews, and downloads.
 
-A worker repeats the proof of a version on request, of any size, and the page follows it.
+A worker repeats the proof of a version on request, of any size, or the checks of the profile, and the page
+follows both.
 """
 
 from __future__ import annotations
@@ -18,16 +19,19 @@ from entrypoints.web.limits import slow
 from entrypoints.web.middleware import CONTENT_SECURITY_POLICY
 from entrypoints.web.pages.login import PageCaller, page_router
 from entrypoints.web.pages.streaming import View, streaming
-from entrypoints.web.pages.templating import page, render
-from operations.objects import fixity, objects, retrieval
+from entrypoints.web.pages.templating import page, render, rights
+from operations.objects import fixity, objects, recheck, retrieval
 from operations.objects.fixity import CustodyProof, ProofState
 from operations.objects.previews import Kind, Preview, preview_of
+from operations.objects.recheck import Recheck
 from operations.objects.retrieval import CURRENT
+from pipeline.humanize import counted
 from pipeline.inventory.base import InventoryFile, InventoryObject, InventoryVersion
 from pipeline.names import PRODUCER
 from pipeline.preservation.custody import Custody, size_of
 from pipeline.principal import Principal
 from pipeline.working_storage.capacity import in_units
+from zkstate.errors import Missing
 
 router = page_router()
 
@@ -74,9 +78,17 @@ def tree_of(files: Iterable[InventoryFile]) -> Folder:
 
 @router.get("/objects/{ark:path}")
 async def stored_object(
-    request: Request, caller: PageCaller, ark: str, version: int | None = None, file: str = ""
+    request: Request,
+    caller: PageCaller,
+    ark: str,
+    version: int | None = None,
+    file: str = "",
+    asked: str = "",
 ) -> HTMLResponse:
-    """The version, and with `file` a preview of this one of its files."""
+    """The version, and with `file` a preview of this one of its files.
+
+    `asked`: the request to run the checks again that the page follows.
+    """
     web = context_of(request)
     preview = None
     if file:
@@ -85,7 +97,7 @@ async def stored_object(
             request, caller.name, lambda attempt: preview_of(*chosen, attempt)
         )
     answer = await web.record_work.run(
-        request, caller.name, lambda _: _object_page(request, caller, ark, version, preview)
+        request, caller.name, lambda _: _object_page(request, caller, ark, version, preview, asked)
     )
     if preview and preview.kind is Kind.PDF:
         answer.headers["Content-Security-Policy"] = f"{CONTENT_SECURITY_POLICY}; frame-src 'self'"
@@ -93,7 +105,12 @@ async def stored_object(
 
 
 def _object_page(
-    request: Request, caller: Principal, ark: str, version: int | None, preview: Preview | None
+    request: Request,
+    caller: Principal,
+    ark: str,
+    version: int | None,
+    preview: Preview | None,
+    asked: str,
 ) -> HTMLResponse:
     web = context_of(request)
     known = objects.visible_object(web.site, caller, ark)
@@ -109,33 +126,47 @@ def _object_page(
         tree=tree_of(shown.files[:LISTED]),
         unlisted=max(0, len(shown.files) - LISTED),
         base=f"/v1/objects/{quote(known.ark, safe='/:')}/versions/{shown.number}",
-        **_object_values(web, known, shown),
+        **_object_values(web, known, shown, asked),
     )
 
 
 @router.post("/objects/{ark:path}")
 @slow("record_work")
 def prove(
-    request: Request, caller: PageCaller, ark: str, version: Annotated[int | None, Form()] = None
+    request: Request,
+    caller: PageCaller,
+    ark: str,
+    version: Annotated[int | None, Form()] = None,
+    again: Annotated[bool, Form()] = False,
 ) -> Response:
-    """Start a proof, and redirect to the page that follows it."""
+    """Start a proof, or with `again` the checks of all versions; redirect to the page that follows it."""
     web = context_of(request)
     known = objects.visible_object(web.site, caller, ark)
+    if again:
+        asked = recheck.start_recheck(web.site, caller, known, None)
+        shown = _chosen(known, version).number
+        return RedirectResponse(
+            f"/objects/{quote(known.ark)}?version={shown}&asked={asked.id}#again", status_code=303
+        )
     proof = fixity.start_proof(web.site, known, version, caller.identity)
     return RedirectResponse(f"/objects/{quote(known.ark)}?version={proof.version}", status_code=303)
 
 
 @router.get("/live/objects/{ark:path}")
-async def live_proof(request: Request, caller: PageCaller, ark: str, version: int | None = None) -> Response:
+async def live_object(
+    request: Request, caller: PageCaller, ark: str, version: int | None = None, asked: str = ""
+) -> Response:
     web = context_of(request)
     known = await web.record_work.run(
         request, caller.name, lambda _: objects.visible_object(web.site, caller, ark)
     )
 
     def part() -> str:
-        return render("object_live.html", **_object_values(web, known, _chosen(known, version)))
+        now = objects.visible_object(web.site, caller, ark)  # with the runs since the page was opened
+        values = _object_values(web, now, _chosen(now, version), asked)
+        return render("object_live.html", **rights(caller), **values)
 
-    view = View(("object", known.ark, str(version)), part, lambda _: False, FOLLOWED)
+    view = View(("object", known.ark, str(version), asked, str(caller.role)), part, lambda _: False, FOLLOWED)
     return streaming(request, caller, view)
 
 
@@ -145,12 +176,15 @@ def _chosen(known: InventoryObject, version: int | None) -> InventoryVersion:
     return next(one for one in known.versions if one.number == number)
 
 
-def _object_values(web: WebContext, known: InventoryObject, shown: InventoryVersion) -> dict[str, Any]:
+def _object_values(
+    web: WebContext, known: InventoryObject, shown: InventoryVersion, asked: str
+) -> dict[str, Any]:
     """The values of `object_live.html`: this version's latest proof, or else what is recorded."""
     number = shown.number
     proof = fixity.latest_proof(web.site.inventory(), known, number)
     recorded = objects.object_view(known, (), (number,)).custody
     custody = proof.custody if proof and proof.custody else recorded
+    rechecked = _request_of(web, known, asked)
     # in the order in which they ran first
     names = tuple(dict.fromkeys(run.check for one in known.versions for run in one.checks))
     return {
@@ -161,10 +195,39 @@ def _object_values(web: WebContext, known: InventoryObject, shown: InventoryVers
         "number": number,
         "size": size_of(known, (number,)),
         "proof": proof,
-        "busy": proof is not None and proof.ended is None,
+        "proving": proof is not None and proof.ended is None,
+        "rechecked": rechecked,
+        "again": rechecked and _checked_again(rechecked),
+        "rules": recheck.checks_of(web.site, known),
+        "busy": any(one is not None and one.ended is None for one in (proof, rechecked)),
         "custody": custody,
         "verdict": _unproved(proof) if proof and proof.custody is None else _verdict(custody),
     }
+
+
+def _request_of(web: WebContext, known: InventoryObject, asked: str) -> Recheck | None:
+    """None also if the request is no longer kept: its runs are on the page."""
+    try:
+        return recheck.recheck_of(web.site, asked, known) if asked else None
+    except Missing:
+        return None
+
+
+def _checked_again(request: Recheck) -> Verdict:
+    if request.state is ProofState.WAITING:
+        return Verdict("A worker will check all versions again.", "")
+    if request.ended is None:
+        ended = counted(len(request.checked), "run has", "runs have")
+        return Verdict(f"A worker checks all versions again: {ended} ended.", "")
+    if request.message:
+        return Verdict(f"Nothing was checked: {request.message}.", "bad")
+    problems = "; ".join(
+        f"version {one.version} was not checked by {one.check}: {one.problem}" for one in request.not_checked
+    )
+    done = f"All versions were checked again at {request.ended:%Y-%m-%d %H:%M:%S} UTC"
+    if problems:
+        return Verdict(f"{done}, but {problems}.", "bad")
+    return Verdict(f"{done}: the checks below have what they found.", "good")
 
 
 def _checked(file: InventoryFile, names: tuple[str, ...]) -> tuple[str, ...]:

@@ -127,6 +127,7 @@ _ENVIRONMENT.filters.update(
     standstill=standstill,
     proof=acts.proof,
     quoted=_quoted,
+    recheck=acts.recheck,
     short_digest=_short_digest,
     spent=_spent,
     ticked=acts.ticked,
