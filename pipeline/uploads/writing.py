@@ -312,7 +312,7 @@ PART_AGE = 86400.0
 def use(root: Path, upload: str, owner: str) -> Upload:
     """Record that a batch uses the upload, which is then kept for as long again as an unused one."""
     folder = stored.folder_of(root, upload)
-    with faults(root), _locked(folder):
+    with storing(root), _locked(folder):
         record = load(root, upload, owner)
         used = record.model_copy(update={"submitted": record.submitted or now()})
         stored.write_record(folder / stored.RECORD, used)

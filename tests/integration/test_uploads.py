@@ -78,6 +78,21 @@ def test_a_disk_that_is_full_at_the_first_upload_is_a_clear_problem_and_the_next
     assert put(session, settings)
 
 
+def test_a_disk_that_is_full_when_an_upload_is_submitted_is_a_clear_problem_and_the_next_try_works(
+    session: Session, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fill(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    address = put(session, settings)
+
+    with monkeypatch.context() as patch, raises_code(codes.UPLOADS_FULL):
+        patch.setattr(stored, "write_record", fill)
+        submitted(session, settings, address)
+
+    assert submitted(session, settings, address)
+
+
 def test_where_nothing_was_ever_uploaded_an_upload_is_missing(session: Session, settings: Settings) -> None:
     with raises_code(codes.UPLOAD_MISSING):
         uploads.view_upload(Site(settings, session), ADA, "0" * 32)

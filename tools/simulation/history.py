@@ -266,8 +266,12 @@ class History:
     def take_lock_away(self, _: Process) -> None:
         """A lock of scheduled work is missing for a while, as if an older record answered meanwhile."""
         ensemble = self.site.network.ensemble
-        for server in range(1, len(ensemble.servers)):
-            self.site.network.catch_up(server)
+
+        def catch_up() -> None:
+            for server in range(1, len(ensemble.servers)):
+                self.site.network.catch_up(server)
+
+        catch_up()
         path = next((one for one in ensemble.leader.nodes if one.startswith("/locks/single-flight/")), None)
         if path is None:
             return
@@ -276,6 +280,7 @@ class History:
         nodes = [tree.take_out(path) for tree in ensemble.servers]
 
         def put_back() -> None:
+            catch_up()  # all servers get the same node
             if owner in ensemble.sessions and not any(path in tree.nodes for tree in ensemble.servers):
                 for tree, node in zip(ensemble.servers, nodes, strict=True):
                     tree.put_back(path, node)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from pipeline.states import BATCH, JOB, Bucket, JobState
+from tasks import retention
 from tools.simulation.ensemble import Change, Check, CloseSession, Create, Delete, Ensemble, Put, Tree
 from tools.simulation.world import Process
 
@@ -22,6 +23,8 @@ GRACE = 0.1
 
 _STATUS = re.compile(r"(/(?:jobs|batches)/\w+)/status")
 _STAGED = re.compile(r"/staging/(jid\d+)-\w+/(?!draft)")
+_EMPTIES = f" {retention.BY}".encode()
+"""The end of the lock under which the content of a job is removed, which is no attempt."""
 _ANY = -1
 """The version of a change that compares none."""
 _ROWS = {(str(row.source), str(row.target)) for machine in (JOB, BATCH) for row in machine.every_row}
@@ -100,8 +103,10 @@ def _moved(place: str, before: _Record, put: Put, changes: Sequence[Change], ses
     """
     who, was, now = place.rpartition("/")[2], before.status, json.loads(put.data)
     machine = JOB if place.startswith("/jobs/") else BATCH
-    on_lock = {type(change) for change in changes if getattr(change, "path", "") == f"{place}/lock"}
-    begins = Create in on_lock and Delete not in on_lock
+    locking = [change for change in changes if getattr(change, "path", "") == f"{place}/lock"]
+    on_lock = set(map(type, locking))
+    empties = any(isinstance(change, Create) and change.data.endswith(_EMPTIES) for change in locking)
+    begins = Create in on_lock and Delete not in on_lock and not empties
     moves = now["status"] != was["status"]
     raised, counted = (now.get(name, 0) - was.get(name, 0) for name in ("epoch", "attempt"))
     if put.version == _ANY:
@@ -118,7 +123,7 @@ def _moved(place: str, before: _Record, put: Put, changes: Sequence[Change], ses
     if before.owner == session and now["status"] == JobState.FAILED and now.get("kind") == "system":
         yield f"failed: {who} fails by itself: {now['message']}"
     passed_on = machine is JOB and moves and (begins or Check in on_lock)
-    if counted != (begins and was["status"] != JobState.FAILED) + passed_on:
+    if counted != begins + passed_on:
         yield f"attempt: {who} counts {counted} more attempts"
     if counted and was["status"] not in machine.working():
         yield f"attempt: {who} is begun although it is {was['status']}"
