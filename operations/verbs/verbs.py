@@ -352,8 +352,8 @@ def repair(
 def _failure_of(thing: Job | Batch, lost: set[str]) -> tuple[FailureKind, str] | None:
     """The failure caused by the loss of these znodes; None if the job or batch can continue.
 
-    A job that has not ended ends; the depositor's report has the message. A batch whose submission was lost
-    before it was split has nothing to split.
+    A job that has not ended is ended; the depositor's report has the message. A batch whose submission was
+    lost before it was split has nothing to split.
     """
     if isinstance(thing, Batch):
         if BATCH.facts[thing.status.status].split or "submission" not in lost:

@@ -94,19 +94,22 @@ def enter_first_runs(
         return {}
     deposit = _deposit(connection, object_id, version_id)
     last = {run.check: run for run in sorted(runs, key=lambda run: run.at)}
-    identified: dict[str, Counter[str]] = {}
-    rows = [{**_row(run, deposit), "last": last[run.check] is run, "counted": None} for run in runs]
-    for run, row in zip(runs, rows, strict=True):
-        if run.event == FORMAT_IDENTIFICATION:
-            row["counted"] = row["last"]
-    for run in last.values():
-        if run.event == FORMAT_IDENTIFICATION:
-            fine = (one.code for one in run.findings if one.code and one.verdict is CheckVerdict.FINE)
-            identified[run.check] = Counter(fine)
+    rows = [
+        {
+            **_row(run, deposit),
+            "last": last[run.check] is run,
+            "counted": last[run.check] is run if run.event == FORMAT_IDENTIFICATION else None,
+        }
+        for run in runs
+    ]
     entered = zip(runs, connection.scalars(_FIRST_RUNS, rows).all(), strict=True)
     own = (_findings(run, deposit, check_id) for run, check_id in entered)
     _enter_findings(connection, chain.from_iterable(own))
-    return identified
+    return {
+        run.check: Counter(one.code for one in run.findings if one.code and one.verdict is CheckVerdict.FINE)
+        for run in last.values()
+        if run.event == FORMAT_IDENTIFICATION
+    }
 
 
 def _enter(

@@ -462,7 +462,7 @@ def _alive(pid: int) -> bool:
 
 
 def test_a_detached_stack_is_found_by_its_note_and_stopped_by_down(site: Site) -> None:
-    """... after all that the other test has done on it: no other stack is started for this."""
+    """The stack of the other test, after it: no second one is started."""
     home, own = site.home, f"--home={site.home}"
     assert site.said.split()[-4:] == ["./dev", "down", "--home", str(home)]
     note = read_info(home)

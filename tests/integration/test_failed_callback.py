@@ -54,10 +54,14 @@ def owed(session: Session, job: Job) -> Owed | None:
     return callbacks.owed(session, job.jid, job.status.epoch)
 
 
-def try_once(session: Session, clients: Clients, job: Job) -> None:
+def present(session: Session, job: Job) -> Owed:
     found = owed(session, job)
     assert found is not None
-    deliver(session, clients, found, "worker", clock(session))
+    return found
+
+
+def try_once(session: Session, clients: Clients, job: Job) -> None:
+    deliver(session, clients, present(session, job), "worker", clock(session))
 
 
 def clock(session: Session, *, ahead: float = 0) -> ServerClock:
@@ -163,8 +167,7 @@ def test_no_callback_is_made_for_a_failure_that_is_overcome(
     session: Session, clients: Clients, receiver: Receiver, event: Event
 ) -> None:
     job = failed(session)
-    found = owed(session, job)
-    assert found is not None
+    found = present(session, job)
     if event is Event.DELETE:
         deletion.delete_job(session, job, "operator")
     else:
@@ -180,8 +183,7 @@ def test_a_job_that_moves_during_its_callback_keeps_its_own_history(
     session: Session, clients: Clients, receiver: Receiver
 ) -> None:
     job = failed(session)
-    found = owed(session, job)
-    assert found is not None
+    found = present(session, job)
     resumed = jobs.move(session, job, JobMove(Event.RESUME, "ann", lock=Lock.FREE))
 
     callbacks.settle(session, job, found, Stamp(by="worker"), "delivered")
@@ -194,14 +196,12 @@ def test_while_the_content_of_its_job_is_removed_a_delivery_is_not_recorded_and_
     session: Session, clients: Clients, receiver: Receiver
 ) -> None:
     job = failed(session)
-    found = owed(session, job)
-    assert found is not None
+    found = present(session, job)
 
     with jobs.emptying(session, job.jid, "provisioning"):
         callbacks.settle(session, jobs.load(session, job.jid), found, Stamp(by="worker"), "delivered")
 
-    later = owed(session, job)
-    assert later is not None
+    later = present(session, job)
     assert jobs.load(session, job.jid).status.room is Room.EMPTY
     callbacks.settle(session, jobs.load(session, job.jid), later, Stamp(by="worker"), "delivered")
     assert owed(session, job) is None

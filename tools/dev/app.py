@@ -113,7 +113,7 @@ def bench(
     name: Annotated[str, typer.Argument(help="The NAME of benchmarks/NAME.py; without: all.")] = "",
     json: Annotated[bool, typer.Option("--json", help="Figures as JSON, one line per benchmark.")] = False,
 ) -> None:
-    """Run benchmarks on this machine; further arguments are those of the benchmark: NAME --help."""
+    """Run benchmarks on this machine. Further arguments go to the benchmark: NAME --help describes it."""
     if name == "--help":
         print(context.get_help())
         return

@@ -77,7 +77,7 @@ expires while one waits to be sent; it is away while another has its turn; about
 
 
 _OF_CHANGE = {"create": ("value", "acl", "ephemeral", "sequence"), "set": ("value", "version")}
-"""Kind of change -> its arguments; the others have a version alone."""
+"""Kind of change -> its arguments; the other kinds have only a version."""
 
 
 def _ignored(_: object) -> None:
@@ -128,7 +128,7 @@ def _change(chance: random.Random, session: int, *, in_multi: bool = False) -> R
 
 
 class Links:
-    """The connections of the sessions to their servers, by the number of the session; here simulated ones."""
+    """The simulated connections of the sessions to their servers, by the number of the session."""
 
     def __init__(self, network: Network, process: Process) -> None:
         self._network, self._process = network, process

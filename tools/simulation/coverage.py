@@ -79,7 +79,7 @@ class Coverage:
         )
 
     def text(self) -> str:
-        """What was met, and the rows that were not; an entry that is not listed shows that a list is old."""
+        """What was met, and the rows that were not. An entry that no list has: the list is outdated."""
         lines = []
         for names, what in (ROWS, "rows of the tables of states"), (PAIRS, "pairs of a fault and a place"):
             reachable, missing = [name for name in names if name not in UNREACHABLE], self.missing(names)

@@ -76,7 +76,7 @@ _TWO_WORDS = frozenset(("before", "after", "send", "takes"))
 
 @contextmanager
 def folder() -> Iterator[Path]:
-    """The files of a history, for which cycles are not collected: it makes 10 MB, and that takes long."""
+    """The folder of a history. Garbage is not collected meanwhile: it is 10 MB, and searches take long."""
     gc.disable()
     place = Path(tempfile.mkdtemp(prefix="arkline-history-", dir=FAST if FAST.is_dir() else None))
     try:
@@ -90,7 +90,7 @@ def folder() -> Iterator[Path]:
 
 
 class History:
-    """A run of a script: the site, its people, and the faults that its processes meet."""
+    """One run of a script: the site, its people, and the faults of its processes."""
 
     def __init__(self, script: Script, place: Path) -> None:
         self.script = script

@@ -38,7 +38,7 @@ def minimise(script: Script, tell: Callable[[str], None] = lambda _: None) -> Sc
 
 
 def _shorter(best: Script, items: Sequence[Item], parts: int) -> Iterator[Script]:
-    """The script without each of so many equal parts of its items, each in a few orders."""
+    """Scripts that lack one of `parts` equal parts of the items, each in a few orders."""
     bounds = [len(items) * number // parts for number in range(parts + 1)]
     for first, last in pairwise(bounds):
         left = frozenset((*items[:first], *items[last:]))

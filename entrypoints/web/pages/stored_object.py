@@ -139,7 +139,7 @@ def prove(
     version: Annotated[int | None, Form()] = None,
     again: Annotated[bool, Form()] = False,
 ) -> Response:
-    """Start a proof, or with `again` the checks of all versions; redirect to the page that follows it."""
+    """Start a proof, or the checks of all versions if `again`; redirect to the page that follows the work."""
     web = context_of(request)
     known = objects.visible_object(web.site, caller, ark)
     if again:
@@ -162,8 +162,8 @@ async def live_object(
     )
 
     def part() -> str:
-        now = objects.visible_object(web.site, caller, ark)  # with the runs since the page was opened
-        values = _object_values(web, now, _chosen(now, version), asked)
+        current = objects.visible_object(web.site, caller, ark)  # with the runs since the page was opened
+        values = _object_values(web, current, _chosen(current, version), asked)
         return render("object_live.html", **rights(caller), **values)
 
     view = View(("object", known.ark, str(version), asked, str(caller.role)), part, lambda _: False, FOLLOWED)
