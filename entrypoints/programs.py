@@ -53,4 +53,4 @@ def flower(address: str, port: int, *, url_prefix: str = "", conf: Path | None =
     login = (f"--conf={conf}",) if conf else ()
     place = (f"--address={address}", f"--port={port}")
     shown = (f"--max-tasks={FLOWER_TASKS}", f"--tasks-columns={FLOWER_COLUMNS}")
-    return (*CELERY, "flower", *place, "--read-only", *shown, *more, *login)
+    return (*PYTHON, "-m", "entrypoints.flower_program", *place, "--read-only", *shown, *more, *login)

@@ -289,8 +289,8 @@ class Settings(EnvironmentSettings):
     public_url: str = Field(
         "",
         pattern=r"^(https?://[^\s/?#]+(/[^\s?#]*)?)?$",
-        description="Address of the site's pages, such as https://deposit.example.org, for links in mails; "
-        "empty: mails have no links.",
+        description="Address of the site's pages, such as https://deposit.example.org, for links in mails "
+        "and in Flower; empty: they have no links.",
     )
     callback_secret: SecretStr = Field(
         SecretStr(""),

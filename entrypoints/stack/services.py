@@ -166,11 +166,17 @@ def web(config: StackConfig, port: int, environment: Mapping[str, str]) -> Comma
     return replace(command, ready=partial(says, "ready"), answers=partial(says, "live"))
 
 
-def flower(config: StackConfig, port: int, password: str, environment: Mapping[str, str]) -> Command:
-    """Flower, read-only behind a password: operators act through arkline, and tasks name deposits."""
+def flower(
+    config: StackConfig, port: int, password: str, pages: str, environment: Mapping[str, str]
+) -> Command:
+    """Flower, read-only behind a password: operators act through arkline, and tasks name deposits.
+
+    `pages`: the address of the stack's own pages, to which Flower leads if the site has no public one.
+    """
     # in the environment, because all users of the machine can read a process's arguments
     login = {"FLOWER_BASIC_AUTH": f"{FLOWER_USER}:{password}"}
-    command = _program(config, "flower", programs.flower(HOST, port), {**environment, **login})
+    back = {"ARKLINE_PUBLIC_URL": environment.get("ARKLINE_PUBLIC_URL") or pages}
+    command = _program(config, "flower", programs.flower(HOST, port), {**environment, **login, **back})
     question = b"GET /healthcheck HTTP/1.0\r\n\r\n"
     return replace(command, ready=partial(ask, port, question, b" 200 OK", seconds=1))
 

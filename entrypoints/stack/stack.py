@@ -76,7 +76,7 @@ def running(
         others = [
             *beats,
             web(config, web_port, {**environment, "ARKLINE_FLOWER_URL": f"http://{HOST}:{port}/"}),
-            flower(config, port, password, environment),
+            flower(config, port, password, f"http://{HOST}:{web_port}", environment),
         ]
 
         @cache

@@ -26,7 +26,7 @@ from zkstate.connection.session import Session
 from zkstate.record import jobs
 
 LOGIN = ("me", "secret")
-
+PAGES = "https://deposit.example.org/pages"
 
 ARKLINE_FLOWER = ("-m", "arkline", "flower")
 
@@ -35,7 +35,7 @@ ARKLINE_FLOWER = ("-m", "arkline", "flower")
 def running_flower(fleet: Fleet, program: Sequence[str] = ARKLINE_FLOWER) -> Iterator[str]:
     """The address of Flower, which hears the workers."""
     (port,) = free_ports(1)
-    fleet.extra = {"FLOWER_BASIC_AUTH": ":".join(LOGIN)}
+    fleet.extra = {"FLOWER_BASIC_AUTH": ":".join(LOGIN), "ARKLINE_PUBLIC_URL": PAGES}
     flower = fleet.start("flower", *program, f"--port={port}", wait=False)
     await_ready(flower, partial(ask, port, b"GET /healthcheck HTTP/1.0\r\n\r\n", b" 200 OK", seconds=1))
     url = f"http://{HOST}:{port}"
@@ -110,6 +110,11 @@ def test_flower_shows_a_task_for_each_state_of_a_job_while_and_after_it_works(
             expect(rows.filter(has_text=f"{jid} {bid} demo downloading")).to_contain_text("STARTED")
             expect(rows.filter(has_text=f"{lost} ").filter(has_text="FAILURE")).to_have_count(1)
             Visitor(page, url).picture("flower")
+
+            page.goto(f"{url}/task/{fault['uuid']}")
+            link = page.get_by_role("link", name=f"{lost} in arkline")
+            expect(link).to_have_attribute("href", f"{PAGES}/find?q={lost}")
+            Visitor(page, url).picture("flower-task")
 
         names = {name.partition(".")[0] for name, _ in listed(url, "name:job")}
         assert names == {"job"} < {name.partition(".")[0] for name, _ in listed(url, "")}

@@ -187,9 +187,26 @@ def test_a_job_that_moves_during_its_callback_keeps_its_own_history(
     resumed = jobs.move(session, job, JobMove(Event.RESUME, "ann", lock=Lock.FREE))
 
     callbacks.settle(session, job, found, Stamp(by="worker"), "delivered")
+    deliver(session, clients, present(session, job), "worker", clock(session))
 
     assert owed(session, job) is None
+    assert receiver.received == []
     assert jobs.load(session, job.jid) == resumed
+
+
+def test_the_outcome_of_a_delivery_is_recorded_though_the_failed_job_changed_meanwhile(
+    session: Session, clients: Clients, receiver: Receiver
+) -> None:
+    job = failed(session)
+    found = present(session, job)
+    with jobs.emptying(session, job.jid, "provisioning"):
+        pass
+
+    callbacks.settle(session, job, found, Stamp(by="worker"), "delivered")
+    deliver(session, clients, present(session, job), "worker", clock(session))
+
+    assert owed(session, job) is None
+    assert "delivered" in jobs.load(session, job.jid).history[-1].message
 
 
 def test_while_the_content_of_its_job_is_removed_a_delivery_is_not_recorded_and_stays_owed(

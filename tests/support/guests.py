@@ -133,7 +133,7 @@ def _attack(file: CheckedFile, context: CheckContext) -> Iterator[Any]:
             "read-secrets": lambda: Path("/etc/passwd").read_text(encoding="utf-8"),
             "socket": lambda: socket.socket(socket.AF_INET, socket.SOCK_STREAM),
             "program": lambda: subprocess.run(("/bin/true",), check=True),
-            "fork": lambda: os._exit(0) if os.fork() == 0 else None,
+            "fork": _fork,
             "signal": lambda: os.kill(os.getppid(), 0),
             "trace": lambda: _system_call(101),
             "attribute": lambda: source.chmod(0o777),
@@ -152,6 +152,14 @@ def _forge(file: CheckedFile, context: CheckContext) -> Iterator[Any]:
     for descriptor in range(3, 20):
         with suppress(OSError):
             os.write(descriptor, b'["finding"]\n')
+
+
+def _fork() -> None:
+    """And wait: the signal of a child's end stops a process for ever that asked to be traced before it."""
+    child = os.fork()
+    if child == 0:
+        os._exit(0)
+    os.waitpid(child, 0)
 
 
 def _system_call(number: int) -> None:

@@ -446,6 +446,7 @@ class Surfaces:
         }
         for way, answers in texts.items():
             for (_, bid), done in zip(reports, answers, strict=True):
+                assert done.code == 0, (way, bid, done.err)
                 self._document(f"{first}arkline report, as text, {way}", documents.report_text(done.out), bid)
 
         self._texts(first, token)

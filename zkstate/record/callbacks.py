@@ -24,8 +24,8 @@ from zkstate.record.journal import Stamp
 from zkstate.record.node import Node, read_each
 from zkstate.record.record import MESSAGE_LIMIT, Lock
 
-LOCKED = 60.0
-"""Seconds after which a callback is settled again that found its job locked."""
+CHANGED = 60.0
+"""Seconds until a delivery is repeated whose outcome could not be recorded."""
 
 
 class OwedCallback(RewrittenRecord):
@@ -126,15 +126,16 @@ def drop(session: Session, callback: Owed) -> None:
 
 
 def settle(session: Session, job: Job, callback: Owed, stamp: Stamp, message: str) -> None:
-    """Record the outcome in the job's history; if the job has moved on, only delete the callback.
+    """Record the outcome in the job's history, and delete the callback.
 
-    While the job's content is being removed, the callback is put off: the delivery is repeated with its id.
+    If the job has changed since it was read, or its content is being removed, the callback is put off: the
+    delivery is repeated with its id, unless the job is no longer failed.
     """
     try:
         note(session, job, stamp, message, Delete(callback.path))
-    except Busy:
-        put_off(session, callback, LOCKED, tried=False, message="the content of the job is being removed")
-    except (Stale, Refused):
+    except (Busy, Stale):
+        put_off(session, callback, CHANGED, tried=False, message="the job changed while it was delivered")
+    except Refused:
         drop(session, callback)
 
 
