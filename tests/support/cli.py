@@ -1,6 +1,7 @@
 """Running the command line in a test: as a separate process, as people and scripts do."""
 
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import structlog
 from typer.testing import CliRunner, Result
 
 from entrypoints.cli.main import app
@@ -89,8 +91,20 @@ def run_all(
     What they print does not depend on a process of their own, which would take most of their time.
     """
     given = variables(settings, **environment)
-    done = (CliRunner().invoke(app, [*command, *more], env=given) for command in commands)
+    with _other_threads_log_nothing():
+        done = [CliRunner().invoke(app, [*command, *more], env=given) for command in commands]
     return [Finished(result.exit_code, result.stdout, result.stderr) for result in done]
+
+
+@contextmanager
+def _other_threads_log_nothing() -> Iterator[None]:
+    """The output of this process is the command's: a server's line would be in it, or meet its closed end."""
+    configured = structlog.get_config()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    try:
+        yield
+    finally:
+        structlog.configure(**configured)
 
 
 def _folder(settings: Settings) -> Path:
