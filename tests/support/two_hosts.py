@@ -43,7 +43,8 @@ def network_facts(one: Host, two: Host, log: Path) -> dict[str, object]:
     eventually(lambda: connect_seconds(two, one.address) > DELAY)
     facts["seconds of a delayed connection"] = connect_seconds(two, one.address)
     one.packets.clear()
-    facts["seconds of a connection"] = connect_seconds(two, one.address)
+    # the quickest of several, as a loaded machine delays single ones
+    facts["seconds of a connection"] = min(connect_seconds(two, one.address) for _ in range(20))
     serving.kill()
     serving.wait()
     return facts
