@@ -15,11 +15,20 @@ import time
 import traceback
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pipeline.checks import Access, Check, CheckedFile, CheckFinding, Obstacle, ServiceAway, ServiceDied
+from pipeline.checks import (
+    Access,
+    Check,
+    CheckedFile,
+    CheckFinding,
+    CheckVerdict,
+    Obstacle,
+    ServiceAway,
+    ServiceDied,
+)
 from pipeline.decoding import limits
 from pipeline.decoding.wire import ALIVE_INTERVAL, HEADER, INPUT, line, read
 
@@ -80,11 +89,16 @@ def _opened(opening: dict[str, Any]) -> Check:
 @dataclass(frozen=True)
 class _Output:
     descriptor: int
+    waiting: bytearray = field(default_factory=bytearray)
+
+    def later(self, kind: str, *values: Any) -> None:
+        """Write a line together with the next one: each write wakes the worker."""
+        self.waiting.extend(line(kind, *values))
 
     def line(self, kind: str, *values: Any) -> None:
-        data = line(kind, *values)
-        while data:
-            data = data[os.write(self.descriptor, data) :]
+        self.later(kind, *values)
+        while self.waiting:
+            del self.waiting[: os.write(self.descriptor, self.waiting)]
 
 
 def _keep_output() -> _Output:
@@ -175,6 +189,8 @@ class _Run:
     def _pass_on(self, finding: object) -> None:
         at_hand = self._files[self._taken - 1].path if self._taken else None
         if isinstance(finding, CheckFinding) and finding.path == at_hand:
-            self._output.line(FINDING, finding.verdict, finding.code, finding.message)
+            # a file at which the process dies now is not checked, whatever is fine in it
+            write = self._output.later if finding.verdict is CheckVerdict.FINE else self._output.line
+            write(FINDING, finding.verdict, finding.code, finding.message)
         else:
             self._output.line(OBSTACLE, Obstacle.INVALID_ANSWER, f"the check answered {finding!r:.200}")

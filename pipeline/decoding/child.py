@@ -47,6 +47,8 @@ class Process:
             cwd="/",
             start_new_session=True,
         )
+        assert self.running.stdin is not None, "it is started with pipes"
+        os.set_blocking(self.running.stdin.fileno(), False)
         self._owner = os.getpid()
         self.stop = weakref.finalize(self, _kill, self.running, self._owner)
         """Kills the process and its children, as the end of this object does."""
@@ -87,10 +89,9 @@ class Channel:
         self._input: IO[bytes] = running.stdin
         self._output: IO[bytes] = running.stdout
         self._unsent = [memoryview(piece) for piece in (wire.request(request, body), body) if piece]
-        self._selector = selectors.DefaultSelector()
+        self._selector = selectors.PollSelector()  # for two pipes and one request, epoll needs more calls
 
     def __enter__(self) -> "Channel":
-        os.set_blocking(self._input.fileno(), False)
         self._selector.register(self._output, selectors.EVENT_READ)
         self._send()
         if self._unsent:

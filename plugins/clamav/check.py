@@ -1,6 +1,7 @@
 """The check `clamav`: each file goes to clamd in a stream, and clamd's answer becomes a finding."""
 
 import io
+import math
 import re
 import time
 from collections.abc import Iterable, Iterator
@@ -36,6 +37,9 @@ FILE_SECONDS = 150.0
 RETURN_SECONDS = 60.0
 """In which a clamd that was lost in the middle of a file may come back: it loads its signatures first."""
 
+CURRENT_SECONDS = 1.0
+"""For so long the version counts that clamd has reported: small deposits are scanned in less."""
+
 TRUSTED_SECONDS = 3600.0
 """A clamd that has not changed its version is tried again after this: its configuration may have changed."""
 
@@ -62,33 +66,37 @@ class ClamavCheck:
     def __init__(self, settings: ClamavSettings) -> None:
         self._clamd = Clamd(settings.clamd)
         self._version = ""
-        self._tried_at = 0.0
+        self._asked_at = self._tried_at = -math.inf
         self._make_sure(lambda: None)
 
     @property
     def version(self) -> str:
-        """Of the engine and its signatures, as clamd reports it when a run begins."""
+        """Of the engine and its signatures, as clamd reported it in the last CURRENT_SECONDS."""
+        if time.monotonic() >= self._asked_at + CURRENT_SECONDS:
+            self._make_sure(lambda: None)
         return self._version
 
     def run(self, files: Iterable[CheckedFile], context: CheckContext) -> Iterator[CheckFinding]:
-        self._make_sure(context.alive)
         for file in files:
             yield from self._checked(file, context.alive)
 
     def _make_sure(self, keep_alive: Alive) -> None:
         """ServiceAway unless clamd answers, finds a test virus, and reports what it does not read."""
+        asked_at = time.monotonic()
         version = self._ask("VERSION", keep_alive)
         if not re.match(r"ClamAV \d", version):
             raise ServiceAway(f"what answers at {self._clamd.address} is no clamd: {version[:100]!r}")
-        if version == self._version and time.monotonic() < self._tried_at + TRUSTED_SECONDS:
-            return
-        try:
-            said = complaint(lambda sample: self._clamd.scan(io.BytesIO(sample), SAMPLE_SECONDS, keep_alive))
-        except _FAILED as error:
-            raise self._away(error) from error
-        if said:
-            raise ServiceAway(f"clamd at {self._clamd.address} {said}")
-        self._version, self._tried_at = version, time.monotonic()
+        if version != self._version or asked_at >= self._tried_at + TRUSTED_SECONDS:
+            try:
+                said = complaint(
+                    lambda sample: self._clamd.scan(io.BytesIO(sample), SAMPLE_SECONDS, keep_alive)
+                )
+            except _FAILED as error:
+                raise self._away(error) from error
+            if said:
+                raise ServiceAway(f"clamd at {self._clamd.address} {said}")
+            self._version, self._tried_at = version, time.monotonic()
+        self._asked_at = asked_at
 
     def _checked(self, file: CheckedFile, keep_alive: Alive) -> tuple[CheckFinding, ...]:
         """ServiceDied if clamd was lost and does not come back.

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.checks import CheckVerdict, Obstacle, ServiceAway
+from plugins.clamav import check as check_module
 from plugins.clamav.check import ClamavCheck
 from plugins.clamav.samples import eicar, encrypted, nested, zipped
 from plugins.clamav.settings import ClamavSettings
@@ -201,6 +202,25 @@ def test_a_scan_that_clamd_ends_at_its_time_limit_is_not_called_clean(tmp_path: 
 
 def test_the_version_is_that_of_the_engine_and_its_signatures(server: clamd.Server) -> None:
     assert check(server.unix).version.startswith("ClamAV 1.")
+
+
+def test_the_version_is_asked_once_a_second_and_a_clamd_with_another_one_is_tried_before_it_is_trusted(
+    server: clamd.Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with clamd.Relay(server.port) as relay:
+        monkeypatch.setattr(check_module, "CURRENT_SECONDS", 3600.0)
+        guest = check(relay.address)
+        relay.answer, relay.after = b"ClamAV 9.9/1/today\0", b"zVERSION"
+        assert (guest.version.startswith("ClamAV 1."), relay.streams) == (True, 0)
+
+        monkeypatch.setattr(check_module, "CURRENT_SECONDS", 0.0)
+        assert guest.version == "ClamAV 9.9/1/today"
+        relay.answer = b"ClamAV 9.9/2/tomorrow\0"
+        monkeypatch.setattr(
+            check_module, "complaint", lambda scan: f"calls clean what it finds in {scan(b'')}"
+        )
+        with pytest.raises(ServiceAway, match="calls clean what it finds in"):
+            _ = guest.version
 
 
 @pytest.mark.parametrize(
