@@ -75,7 +75,8 @@ def test_the_same_requests_get_the_same_answers_and_events(
     settings: Settings, server: zookeeper_servers.Server, answers: dict[int, str], seed: int
 ) -> None:
     patient = settings.model_copy(update={"zk_session_timeout": PATIENCE})
-    with compared.recorded(patient, [server.port] * comparison.SESSIONS, f"/compared-{seed}") as recorder:
+    ports = [server.port] * comparison.SESSIONS
+    with compared.recorded(patient, ports, comparison.root_of(seed)) as recorder:
         recorder.run(comparison.sequence_of(seed, LENGTH))
 
         assert answers[seed] == comparison.text_of(recorder)

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from tests.support import nightly
+from tools.simulation.history import FAST, FOLDER, remove_leftovers
+from tools.simulation.world import World
 
 RUNS = nightly.often(24, 300)
 """Histories: each takes about a second of a processor."""
@@ -54,6 +56,35 @@ def test_the_processes_of_a_run_that_is_killed_end_with_it() -> None:
     for worker in workers:
         assert select.select([worker], [], [], 30)[0]
         os.close(worker)
+
+
+def test_the_folder_of_a_process_that_was_killed_is_removed_and_that_of_one_that_runs_is_not() -> None:
+    with subprocess.Popen("true") as ended:
+        ended.wait()
+    left, own = (FAST / f"{FOLDER}{pid}-test" for pid in (ended.pid, os.getpid()))
+    left.mkdir()
+    own.mkdir()
+
+    remove_leftovers()
+
+    assert (left.exists(), own.exists()) == (False, True)
+    own.rmdir()
+
+
+def test_a_run_ends_quietly_when_nobody_reads_its_output_any_more() -> None:
+    command = f"{sys.executable} -m tools.simulation --seed 1 --runs 3 --json | head -1"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, check=True, timeout=LIMIT)
+
+    assert json.loads(done.stdout)["seed"] == 1
+    assert done.stderr == b""
+
+
+def test_the_trace_lacks_the_name_of_the_folder_which_differs_between_runs() -> None:
+    worlds = {home: World(1, home=home) for home in ("/one", "/two")}
+    for home, world in worlds.items():
+        world.note("disk", "full", f"{home}/working")
+
+    assert len({world.trace.hexdigest() for world in worlds.values()}) == 1
 
 
 GOALS = ("process killed at file after fsync", "job failed delete deleted")

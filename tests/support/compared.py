@@ -51,11 +51,8 @@ class RealLinks(comparison.Links):
         self.proxies[number].accept()
 
     def end(self, number: int) -> None:
-        hosts = f"127.0.0.1:{self._ports[number]}"
-        same = KazooClient(hosts=hosts, client_id=self._away[number], timeout=4)
-        same.start(timeout=comparison.WAIT)
-        same.stop()
-        same.close()
+        with _stock(self._ports[number], client_id=self._away[number], timeout=4):
+            pass
 
 
 @contextmanager
@@ -69,12 +66,14 @@ def recorded(settings: Settings, ports: Sequence[int], root: str) -> Iterator[co
         finally:
             for client in recorder.clients:
                 client.stop_within(comparison.WAIT)
-            _remove(ports[0], root)
+            with _stock(ports[0], auth_data=[("digest", "keeper:keeper")]) as keeper:
+                keeper.delete(root, recursive=True)
 
 
-def _remove(port: int, root: str) -> None:
-    keeper = KazooClient(hosts=f"127.0.0.1:{port}", auth_data=[("digest", "keeper:keeper")])
-    keeper.start(timeout=comparison.WAIT)
-    keeper.delete(root, recursive=True)
-    keeper.stop()
-    keeper.close()
+@contextmanager
+def _stock(port: int, **options: Any) -> Iterator[KazooClient]:
+    client = KazooClient(hosts=f"127.0.0.1:{port}", **options)
+    client.start(timeout=comparison.WAIT)
+    yield client
+    client.stop()
+    client.close()

@@ -1,7 +1,6 @@
 """The real record, tasks and steps in a simulated world: one seed gives one history.
 
 ensemble    ZooKeeper's tree, transactions, sessions and watches
-wire        the bytes of requests and answers
 client      kazoo's client on that ensemble
 world       tasks that run one at a time in virtual time, chosen by the seed
 patches     what takes time, threads, chance and file effects from the world

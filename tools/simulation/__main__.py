@@ -19,7 +19,7 @@ from pathlib import Path
 
 from entrypoints.stack.die_with_parent import PR_SET_PDEATHSIG
 from tools.simulation.coverage import FREE, Coverage
-from tools.simulation.history import Outcome, replay
+from tools.simulation.history import Outcome, remove_leftovers, replay
 from tools.simulation.minimise import minimise
 from tools.simulation.mutations import MUTATIONS
 from tools.simulation.script import Script, read_script
@@ -36,6 +36,8 @@ MOST = 3
 
 def main() -> int:
     given = _arguments()
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # who reads the output may end first
+    remove_leftovers()
     if given.minimise:
         return _minimise(given)
     first = given.seed if given.seed is not None else random.SystemRandom().randrange(10**9)

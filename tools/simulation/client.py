@@ -4,23 +4,25 @@ Each direction of a connection keeps its order, and each message its own delay. 
 first requests that were on their way may still arrive; what was on its way back is lost.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from struct import Struct
 from typing import Any
 
 from kazoo.exceptions import ConnectionClosedError, ConnectionLoss, SessionExpiredError, ZookeeperError
 from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol import serialization
-from kazoo.protocol.connection import CHANGED_EVENT, CHILD_EVENT, CREATED_EVENT, DELETED_EVENT
-from kazoo.protocol.states import Callback, EventType, KeeperState, WatchedEvent
-from kazoo.security import Id, make_digest_acl_credential
+from kazoo.protocol.connection import CHILD_EVENT, DELETED_EVENT, EVENT_TYPE_MAP
+from kazoo.protocol.serialization import CheckVersion, Create, Delete, SetData
+from kazoo.protocol.states import Callback, KeeperState, WatchedEvent, ZnodeStat
+from kazoo.security import ACL, Id, make_digest_acl_credential
 
-from tools.simulation.ensemble import Change, CloseSession, Ensemble, Event, first_error, read
+from tools.simulation.ensemble import Change, CloseSession, Ensemble, Event, Result, first_error
 from tools.simulation.story import answered, changed
-from tools.simulation.wire import changes_of, encoded
 from tools.simulation.world import Process, World
 from zkstate.direct import Client
 from zkstate.direct.client import FAULTS
+from zkstate.direct.requests import HEADER, AddWatch
 
 LARGEST = 0xFFFFF - 8
 """Bytes of the largest request (`jute.maxbuffer`) without its number and type; a server ends the connection
@@ -28,9 +30,6 @@ on a larger one."""
 
 DELAY = 0.002
 """Most seconds that a message is usually on its way."""
-
-_CODES = {CREATED_EVENT: EventType.CREATED, DELETED_EVENT: EventType.DELETED}
-_CODES |= {CHANGED_EVENT: EventType.CHANGED, CHILD_EVENT: EventType.CHILD}
 
 
 class Handler(SequentialThreadingHandler):  # type: ignore[misc] # kazoo has no types
@@ -44,48 +43,49 @@ class Handler(SequentialThreadingHandler):  # type: ignore[misc] # kazoo has no 
         self.sleep_func = world.park
         self._world, self._process = world, process
         self._waiting: list[Any] = []
-        self._runs = False
+        """The first one is being called."""
 
     def dispatch_callback(self, callback: Callback) -> None:
         self._waiting.append(callback)
-        if not self._runs:
-            self._runs = True
+        if len(self._waiting) == 1:
             self._world.spawn(self._process, self._call_back)
 
     def _call_back(self) -> None:
         while self._waiting:
-            callback = self._waiting.pop(0)
+            callback = self._waiting[0]
             callback.func(*callback.args)
-        self._runs = False
+            del self._waiting[0]
 
 
 class Network:
     """The ensemble, its clients, and the messages between them."""
 
     def __init__(self, world: World, servers: int = 1, release: tuple[int, int] = (3, 8)) -> None:
-        self.world, self.ensemble = world, Ensemble(servers, release)
+        self.world, self.ensemble = world, Ensemble(servers, release, self._push)
         self.clients: dict[int, SimulatedClient] = {}
         """Session -> its client while it is connected."""
-        self.slowest = DELAY
-
+        self.processes: dict[int, Process] = {}
+        """Session -> its process, also while it is not connected."""
         self.on_change: Callable[[int, tuple[Change, ...]], None] = lambda *_: None
         """Called with the session after each of its requests that has changed the record."""
 
     def delay(self) -> float:
-        return self.world.chance.random() * self.slowest
+        return self.world.chance.random() * DELAY
 
-    def tell(self, events: Sequence[tuple[int, Event]]) -> None:
-        for session, event in events:
-            if (client := self.clients.get(session)) is not None:
-                client.deliver(partial(client.on_event, event))
+    def _push(self, session: int, event: Event) -> None:
+        if (client := self.clients.get(session)) is not None:
+            client.deliver(partial(client.on_event, event))
 
-    def catch_up(self, server: int) -> None:
-        self.tell(self.ensemble.catch_up(server))
+    def catch_up(self, *servers: int) -> None:
+        """Have these followers, or all, apply what the leader has."""
+        for server in servers or range(1, len(self.ensemble.servers)):
+            self.ensemble.catch_up(server)
 
     def expire(self) -> None:
         """End the sessions whose clients are away for too long."""
-        for session in self.ensemble.expired(self.world.now):
-            self.end(session)
+        known = self.ensemble.sessions if self.ensemble.serves else {}
+        for one in [one for one, its in known.items() if self.world.now - its.heard > its.timeout]:
+            self.end(one)
 
     def lose_majority(self) -> None:
         """Too few servers are left: all connections end, none begins, and no session expires."""
@@ -95,14 +95,15 @@ class Network:
             client.break_off("no majority")
 
     def regain_majority(self) -> None:
-        self.ensemble.resume(self.world.now)
+        """The new leader gives each session its whole timeout."""
+        self.ensemble.serves = True
+        for session in self.ensemble.sessions.values():
+            session.heard = self.world.now
 
-    def close(self, session: int) -> list[tuple[int, Event]]:
-        """Have the servers end a session; the events of that, which were sent to those who watch."""
-        _, events = self.ensemble.change(session, (CloseSession(),), self.world.now)
-        self.tell(events)
+    def close(self, session: int) -> None:
+        """Have the servers end a session."""
+        self.ensemble.change(session, (CloseSession(),), self.world.now)
         self.on_change(session, (CloseSession(),))
-        return events
 
     def end(self, session: int) -> None:
         """The servers end the session; a client that is connected loses its connection."""
@@ -142,7 +143,7 @@ class SimulatedClient(Client):
         """What the network loses silently, until the connection breaks."""
         self.reachable = True
         """Whether a server can be connected to."""
-        process.at_end.append(self._vanish)
+        process.at_end.append(self._leave_server)
 
     @property
     def session(self) -> int:
@@ -179,6 +180,7 @@ class SimulatedClient(Client):
             network.catch_up(server)
         else:
             self._session_id = ensemble.open(self._wait, server, self._users)
+            network.processes[self._session_id] = self.process
         self._link += 1
         self.loses_requests = self.loses_answers = False
         self._arrives = self._returns = world.now
@@ -208,6 +210,8 @@ class SimulatedClient(Client):
         )
 
     def _leave_server(self) -> None:
+        if not self._session_id:
+            return
         session = self._network.ensemble.sessions.get(self._session_id)
         self._network.clients.pop(self._session_id, None)
         if session is not None:
@@ -216,27 +220,19 @@ class SimulatedClient(Client):
         self._arrived = self._world.chance.randint(min(self._arrived, self._sent), self._sent)
         self._link += 1
 
-    def _vanish(self) -> None:
-        if self._session_id:
-            self._leave_server()
-
     def stop(self) -> None:
         if self._stopped.is_set():
             return
         self._stopped.set()
         if self._live.is_set() and self._session_id in self._network.ensemble.sessions:
-            session = self._session_id
-            self._network.clients.pop(session, None)
-            for listener, event in self._network.close(session):
-                if listener == session:  # the server pushes them before it answers
-                    self._tell_listeners(event)
-        elif self._session_id:
+            self._network.close(self._session_id)
+            self._network.clients.pop(self._session_id, None)
+        else:
             self._leave_server()
         self._link += 1
-        flights, self._flights = self._flights, {}
-        queued, self._queued = self._queued, []
+        answers = (*self._flights.values(), *(answer for _, answer in self._queued))
+        self._flights, self._queued = {}, []
         self._session_callback(KeeperState.CLOSED)
-        answers = (*flights.values(), *(answer for _, answer in queued))
         _refuse(answers, ConnectionClosedError("Connection has been closed"))
 
     def stop_within(self, seconds: float) -> bool:
@@ -244,10 +240,8 @@ class SimulatedClient(Client):
         self.stop()
         return True
 
-    def command(self, cmd: bytes = b"ruok") -> str:
-        if not self.connected:
-            raise ConnectionLoss("no server is connected")
-        return {b"ruok": "imok", b"mntr": "zk_version\t3.8.0\n"}.get(cmd, "")
+    def command(self, _: bytes = b"ruok") -> str:
+        return ""  # as of a server that allows no commands
 
     # --- requests
 
@@ -294,30 +288,23 @@ class SimulatedClient(Client):
 
     def _answer_of(self, request: Any, session: int) -> Any:
         network, ensemble = self._network, self._network.ensemble
-        tree, ask = ensemble.tree_of(session), partial(read, users=self._users)
-        watch = bool(getattr(request, "watcher", None))
-        match request:
-            case serialization.GetData() | serialization.Exists():
-                kind = "get" if isinstance(request, serialization.GetData) else "exists"
-                return ask(tree, session, kind, request.path, watch=watch)
-            case serialization.GetChildren() | serialization.GetChildren2():
-                children = sorted(ask(tree, session, "children", request.path, watch=watch))
-                both = isinstance(request, serialization.GetChildren2)
-                return (children, tree.node(request.path).stat()) if both else children
-            case serialization.Sync():
-                network.catch_up(ensemble.sessions[session].server)
-                return request.path
-            case _ if type(request).__name__ == "AddWatch":
-                tree.watches.watch_below(session, request.path)
-                return None
-        changes = changes_of(request)
+        server = ensemble.sessions[session].server
+        tree = ensemble.servers[server]
+        if hasattr(request, "watcher"):
+            return tree.read(session, request, self._users)
+        if isinstance(request, serialization.Sync):
+            network.catch_up(server)
+            return request.path
+        if isinstance(request, AddWatch):
+            tree.watches.watch_below(session, request.path)
+            return None
+        changes = _changes_of(request)
         self._world.explain(self.process.name, "changes", lambda: changed(changes))
-        results, events = ensemble.change(session, changes, self._world.now)
-        network.tell(events)
+        results = ensemble.change(session, changes, self._world.now)
         if first_error(results) is None:
             network.on_change(session, changes)
         if request.type == serialization.Transaction.type:
-            answers = request.deserialize(encoded(changes, results), 0)
+            answers = request.deserialize(_encoded(changes, results), 0)
             return serialization.Transaction.unchroot(self, answers)
         if error := first_error(results):
             raise error
@@ -325,8 +312,10 @@ class SimulatedClient(Client):
 
     def deliver(self, act: Callable[[], None]) -> None:
         """Have the client get an answer or an event, after what was sent to it before."""
+        if self._stopped.is_set():
+            return act()  # the server pushes events before it answers
         if self.loses_answers:
-            return
+            return None
         link = self._link
         self._returns = max(self._returns, self._world.now) + self._network.delay()
 
@@ -338,7 +327,7 @@ class SimulatedClient(Client):
             else:
                 act()
 
-        self._world.at(self._returns, arrive)
+        return self._world.at(self._returns, arrive)
 
     def _receive(self, request: Any, number: int, answer: Any, zxid: int) -> None:
         self.last_zxid = max(self.last_zxid, zxid)
@@ -356,20 +345,19 @@ class SimulatedClient(Client):
         else:
             waiting.set(answer)
 
-    def _tell_listeners(self, event: Event) -> None:
-        for listener in self._event_listeners:
-            listener(*event)
-
     def on_event(self, event: Event) -> None:
         """As kazoo's connection does with an event that it reads."""
         kind, path = event
-        self._tell_listeners(event)
+        for listener in self._event_listeners:
+            listener(*event)
+        if self._stopped.is_set():
+            return
         watchers: list[Any] = []
-        if kind in (CREATED_EVENT, CHANGED_EVENT, DELETED_EVENT):
+        if kind != CHILD_EVENT:
             watchers += _in_order(self._data_watchers.pop(path, ()))
         if kind in (DELETED_EVENT, CHILD_EVENT):
             watchers += _in_order(self._child_watchers.pop(path, ()))
-        watched = WatchedEvent(_CODES[kind], self._state, self.unchroot(path))
+        watched = WatchedEvent(EVENT_TYPE_MAP[kind], self._state, self.unchroot(path))
         for watcher in watchers:
             self.handler.dispatch_callback(Callback("watch", watcher, (watched,)))
 
@@ -382,3 +370,64 @@ def _refuse(answers: Iterable[Any], fault: Exception) -> None:
 def _in_order(watchers: Any) -> list[Any]:
     """kazoo keeps a set of functions, whose order differs from process to process."""
     return sorted(watchers, key=lambda one: getattr(one, "__qualname__", ""))
+
+
+# --- the bytes of transactions and of their results, as kazoo and ZooKeeper encode them
+
+_INT = Struct("!i")
+
+
+def _changes_of(request: Any) -> tuple[Change, ...]:
+    """What the request changes; a transaction is read from its bytes."""
+    if isinstance(request, Create | SetData | Delete):
+        return (request,)
+    if request.type == serialization.Transaction.type:
+        return tuple(_changes(bytes(request.serialize())))
+    raise TypeError(f"a request of the type {type(request).__name__} is not simulated")
+
+
+def _changes(content: bytes) -> Iterator[Change]:
+    offset = 0
+    while True:
+        kind, ends, _ = HEADER.unpack_from(content, offset)
+        if ends:
+            return
+        path, offset = serialization.read_string(content, offset + HEADER.size)
+        given = [path]
+        if kind in (Create.type, SetData.type):
+            data, offset = serialization.read_buffer(content, offset)
+            given.append(data or b"")
+        if kind == Create.type:
+            access, offset = _read_access(content, offset)
+            given.append(access)
+        (number,) = _INT.unpack_from(content, offset)
+        offset += _INT.size
+        yield _KINDS[kind](*given, number)
+
+
+_KINDS = {kind.type: kind for kind in (Create, SetData, Delete, CheckVersion)}
+
+
+def _read_access(content: bytes, offset: int) -> tuple[Sequence[ACL], int]:
+    (number,) = _INT.unpack_from(content, offset)
+    offset, entries = offset + _INT.size, []
+    for _ in range(number):
+        entry, offset = serialization.read_acl(content, offset)
+        entries.append(entry)
+    return entries, offset
+
+
+def _encoded(changes: Sequence[Any], results: Sequence[Result]) -> bytes:
+    """The answer to a transaction, as ZooKeeper encodes it."""
+    parts, refused = [], first_error(results) is not None
+    for change, result in zip(changes, results, strict=True):
+        if refused:
+            code = getattr(result, "code", 0)
+            parts += [HEADER.pack(-1, False, code), _INT.pack(code)]
+            continue
+        parts.append(HEADER.pack(change.type, False, 0))
+        if isinstance(result, ZnodeStat):
+            parts.append(serialization.stat_struct.pack(*result))
+        elif isinstance(result, str):
+            parts.append(serialization.write_string(result))
+    return b"".join((*parts, HEADER.pack(-1, True, -1)))

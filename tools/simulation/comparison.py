@@ -10,14 +10,16 @@ import re
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from kazoo.exceptions import ZookeeperError
+from kazoo.protocol import serialization
+from kazoo.protocol.serialization import CheckVersion, Create, Delete, SetData
 from kazoo.protocol.states import KazooState, ZnodeStat
 from kazoo.security import OPEN_ACL_UNSAFE, make_acl, make_digest_acl
 
-from tools.simulation.client import Network, SimulatedClient
+from tools.simulation.client import LARGEST, Network, SimulatedClient
 from tools.simulation.patches import patched
 from tools.simulation.world import Process, World
 from zkstate.direct import Client, requests
@@ -48,83 +50,82 @@ ACCESS = (
 )
 """The access lists of new nodes."""
 
-LARGEST = 0xFFFFF
-"""Bytes of the largest request."""
-
 _ZXID = re.compile(r"zxid \d+")
 
 
 @dataclass(frozen=True)
-class Request:
-    """One request of a session; `what` is the name of kazoo's method, or `multi`, or a fault."""
+class Step:
+    """What a session does: `ask` for something, `reopen`, or one of FAULTS with what is asked meanwhile."""
 
     session: int
     what: str
-    path: str = "/"
-    arguments: dict[str, Any] = field(default_factory=dict)
-    parts: tuple["Request", ...] = ()
-
-
-def sequence_of(seed: int, length: int) -> list[Request]:
-    """The requests of a seed; versions are small, so that some fit."""
-    chance = random.Random(f"requests {seed}")
-    return [_request(chance) for _ in range(length)]
+    request: Any
+    """kazoo's, with whole paths."""
 
 
 FAULTS = ("break", "lose requests", "lose answers", "expire", "be away", "large")
-"""Kinds of requests: the connection breaks, perhaps with a request or its answer lost; the session
-expires while one waits to be sent; it is away while another has its turn; about LARGEST bytes are sent."""
+"""Kinds of steps: the connection breaks, perhaps with a request or its answer lost; the session expires while
+one waits to be sent; it is away while another has its turn; a byte more than LARGEST is sent."""
 
 
-_OF_CHANGE = {"create": ("value", "acl", "ephemeral", "sequence"), "set": ("value", "version")}
-"""Kind of change -> its arguments; the other kinds have only a version."""
+def root_of(seed: int) -> str:
+    return f"/compared-{seed}"
+
+
+def sequence_of(seed: int, length: int) -> list[Step]:
+    """The steps of a seed; versions are small, so that some fit."""
+    chance = random.Random(f"requests {seed}")
+    return [_step(chance, root_of(seed)) for _ in range(length)]
 
 
 def _ignored(_: object) -> None:
     """A watch; the listeners of events record what is pushed."""
 
 
-_READS: dict[str, dict[str, Any]] = {
-    "get": {"watch": _ignored},
-    "exists": {"watch": _ignored},
-    "get_children": {"watch": _ignored, "include_data": True},
+_READS: dict[str, Callable[[str], Any]] = {
+    "get": lambda path: serialization.GetData(path, _ignored),
+    "exists": lambda path: serialization.Exists(path, _ignored),
+    "get_children": lambda path: serialization.GetChildren2(path, _ignored),
+    "add_watch": requests.AddWatch,
+    "sync": serialization.Sync,
+    "reopen": lambda _: None,
 }
 
 
-def _request(chance: random.Random) -> Request:
+def _step(chance: random.Random, root: str) -> Step:
     session = chance.randrange(SESSIONS)
     kind = chance.choices(
-        ("change", "multi", *_READS, "add_watch", "sync", "reopen", *FAULTS),
-        (40, 20, 12, 12, 12, 2, 1, 2, *(0.7 for _ in FAULTS)),
+        ("change", "multi", *_READS, *FAULTS), (40, 20, 12, 12, 12, 2, 1, 2, *(0.7 for _ in FAULTS))
     )[0]
     if kind == "change":
-        return _change(chance, session)
+        return Step(session, "ask", _change(chance, root))
     if kind == "multi":
-        parts = tuple(_change(chance, session, in_multi=True) for _ in range(chance.randint(1, 4)))
-        return Request(session, "multi", parts=parts)
+        parts = [_change(chance, root, in_multi=True) for _ in range(chance.randint(1, 4))]
+        encoded = [requests.HEADER.pack(part.type, False, -1) + part.serialize() for part in parts]
+        return Step(session, "ask", requests.MultiRequest(encoded))
     if kind in FAULTS:
-        other = (session + 1) % SESSIONS if kind == "be away" else session
-        part = chance.choice((_change(chance, other), _read(other, "get", chance)))
-        path, length = chance.choice(PATHS), chance.randint(-1, 1)
-        return Request(session, kind, path, {"longer": length}, parts=(part,))
-    return _read(session, kind, chance)
+        asked = chance.choice((_change(chance, root), _READS["get"](root + chance.choice(PATHS))))
+        path, longer = root + chance.choice(PATHS), chance.randint(-1, 1)
+        if kind != "large":
+            return Step(session, kind, asked)
+        body = bytes(LARGEST - 12 - len(path) + longer)  # without the version and both lengths
+        return Step(session, "large" if longer > 0 else "ask", SetData(path, body, -1))
+    return Step(session, "reopen" if kind == "reopen" else "ask", _READS[kind](root + chance.choice(PATHS)))
 
 
-def _read(session: int, kind: str, chance: random.Random) -> Request:
-    return Request(session, kind, chance.choice(PATHS), _READS.get(kind, {}))
-
-
-def _change(chance: random.Random, session: int, *, in_multi: bool = False) -> Request:
-    path = chance.choice(PATHS)
+def _change(chance: random.Random, root: str, *, in_multi: bool = False) -> Any:
+    path = root + chance.choice(PATHS)
     data = chance.randbytes(chance.randrange(4))
     version = chance.choice((-1, -1, 0, 0, 1, 2))
-    kind = chance.choice(("create", "create", "set", "delete", *(("check",) if in_multi else ())))
-    given: dict[str, Any] = {"value": data, "version": version}
-    if kind == "create":
+    kind = chance.choice((Create, Create, SetData, Delete, *((CheckVersion,) if in_multi else ())))
+    if kind is Create:
         flags = chance.choice((0, 0, 0, 1, 2, 3))
-        given |= {"ephemeral": bool(flags & 1), "sequence": bool(flags & 2)}
-        given["acl"] = ACCESS[chance.choice((0, 0, 0, 0, 0, 1, 2, 3))]
-    return Request(session, kind, path, {name: given[name] for name in _OF_CHANGE.get(kind, ("version",))})
+        return Create(path, data, ACCESS[chance.choice((0, 0, 0, 0, 0, 1, 2, 3))], flags)
+    if kind is SetData:
+        return SetData(path, data, version)
+    if kind is CheckVersion:
+        return CheckVersion(path, max(version, 0))
+    return Delete(path, -1 if in_multi else version)
 
 
 class Links:
@@ -179,9 +180,7 @@ class Recorder:
 
     def start(self) -> None:
         self.clients = [self._opened(number) for number in range(SESSIONS)]
-        self.clients[0].ensure_path_async(self._root).get(timeout=WAIT)
-        for client in self.clients:
-            client.chroot = self._root
+        self.clients[0].request(Create(self._root, b"", OPEN_ACL_UNSAFE, 0)).get(timeout=WAIT)
 
     def _opened(self, number: int) -> Client:
         client = self.links.open(number)
@@ -191,6 +190,7 @@ class Recorder:
 
         client.add_listener(count)
         client.start_within(WAIT)
+        client.chroot = self._root
         self._enter(client, number)
         client.add_event_listener(lambda kind, path: self.lines[number].append(("event", kind, path)))
         return client
@@ -200,31 +200,57 @@ class Recorder:
         assert identity is not None
         self._owners[identity[0]] = f"session {number}"
 
-    def run(self, requests_: Sequence[Request]) -> None:
-        for position, request in enumerate(requests_):
+    def run(self, steps: Sequence[Step]) -> None:
+        for position, step in enumerate(steps):
             before = [len(lines) for lines in self.lines]
-            answer = self._answer(request)
-            if request.what != "reopen":
-                self.lines[request.session].append((position, answer))
+            answer = self._answer(step)
+            if step.what != "reopen":
+                self.lines[step.session].append((position, answer))
             for client in self.clients:  # what was pushed to a session before has then arrived
                 client.exists_async("/").get(timeout=WAIT)
-            if request.what in (
-                "reopen",
-                "expire",
-            ):  # whose ephemerals are deleted in the order of a hash set
+            if step.what in ("reopen", "expire"):  # whose ephemerals are deleted in the order of a hash set
                 for lines, number in zip(self.lines, before, strict=True):
                     lines[number:] = sorted(lines[number:], key=repr)
 
-    def _answer(self, request: Request) -> Any:
-        client = self.clients[request.session]
-        if request.what == "reopen":
-            client.stop_within(WAIT)
-            self.clients[request.session] = self._opened(request.session)
-            self.clients[request.session].chroot = self._root
-            return "reopened"
-        if request.what in FAULTS:
-            return self._disturbed(client, request)
-        return self._result(self._ask(client, request))
+    def _answer(self, step: Step) -> Any:
+        number, client, links = step.session, self.clients[step.session], self.links
+        connections = self._connections[number]
+        match step.what:
+            case "ask":
+                return self._result(client.request(step.request))
+            case "reopen":
+                client.stop_within(WAIT)
+                self.clients[number] = self._opened(number)
+                return "reopened"
+            case "large":
+                answer = self._result(client.request(step.request))
+            case "break":
+                links.cut(number)
+                answer = "broken"
+            case "lose requests" | "lose answers":
+                links.lose(number, step.what.removeprefix("lose "))
+                asked = client.request(step.request)
+                if step.what == "lose answers":
+                    links.await_loss(number)
+                links.cut(number)
+                answer = self._result(asked)
+            case "be away":
+                self._leave(number)
+                answer = self._result(self.clients[(number + 1) % SESSIONS].request(step.request))
+                links.come_back(number)
+            case _:  # the session expires
+                self._leave(number)
+                asked = client.request(step.request)
+                links.end(number)
+                links.come_back(number)
+                answer = self._result(asked)
+        self.wait(lambda: self._connections[number] > connections and client.connected)
+        self._enter(client, number)
+        return answer
+
+    def _leave(self, number: int) -> None:
+        self.links.leave(number)
+        self.wait(lambda: not self.clients[number].connected)
 
     def _result(self, answer: Any) -> Any:
         try:
@@ -232,52 +258,11 @@ class Recorder:
         except ZookeeperError as error:
             return type(error).__name__
 
-    def _disturbed(self, client: Client, request: Request) -> Any:
-        number, before = request.session, self._connections[request.session]
-        links, (part,) = self.links, request.parts
-        if request.what == "large":
-            answer = self._result(self._ask(client, request))
-            if request.arguments["longer"] <= 0:
-                return answer
-        elif request.what == "break":
-            links.cut(number)
-            answer = "broken"
-        elif request.what in ("lose requests", "lose answers"):
-            links.lose(number, request.what.removeprefix("lose "))
-            asked = self._ask(client, part)
-            if request.what == "lose answers":
-                links.await_loss(number)
-            links.cut(number)
-            answer = self._result(asked)
-        else:
-            links.leave(number)
-            self.wait(lambda: not client.connected)
-            asked = self._ask(self.clients[part.session], part)
-            if request.what == "expire":
-                links.end(number)
-            else:
-                answer = self._result(asked)
-            links.come_back(number)
-            if request.what == "expire":
-                answer = self._result(asked)
-        self.wait(lambda: self._connections[number] > before and client.connected)
-        self._enter(client, number)
-        return answer
-
     def wait(self, reached: Callable[[], bool]) -> None:
         deadline = time.monotonic() + WAIT
         while not reached():
             assert time.monotonic() < deadline, "a connection does not change"
             time.sleep(0.005)
-
-    def _ask(self, client: Client, request: Request) -> Any:
-        if request.what == "multi":
-            parts = [_encoded(client, part) for part in request.parts]
-            return client.request(requests.MultiRequest(parts))
-        if request.what == "large":  # without the lengths of packet, path and data, version, number and type
-            room = LARGEST - 20 - len(whole_path(client.chroot, request.path))
-            return client.set_async(request.path, bytes(room + request.arguments["longer"]))
-        return getattr(client, f"{request.what}_async")(request.path, **request.arguments)
 
     def _plain(self, answer: Any) -> Any:
         """The answer without what differs between two servers: times, and the ids of sessions."""
@@ -296,25 +281,6 @@ class Recorder:
                 return f"{len(answer)} bytes"
             case _:
                 return answer
-
-    def close(self) -> None:
-        for client in self.clients:
-            client.stop_within(WAIT)
-
-
-def _encoded(client: Client, part: Request) -> bytes:
-    path, given = whole_path(client.chroot, part.path), part.arguments
-    match part.what:
-        case "create":
-            return requests.create(
-                path, given["value"], given["acl"], given["ephemeral"] + 2 * given["sequence"]
-            )
-        case "set":
-            return requests.put(path, given["value"], given["version"])
-        case "delete":
-            return requests.delete(path)
-        case _:
-            return requests.check(path, max(given["version"], 0))
 
 
 def without_majority(
@@ -352,7 +318,7 @@ def behind(recorder: Recorder) -> tuple[int, list[str]]:
     One session changes two nodes at once, again and again; one that another server answers reads them.
     """
     writer, reader = recorder.clients[1], recorder.clients[0]
-    for path in ("/x", "/y"):
+    for path in ("/x", "/y", "/z"):
         writer.create_async(path, b"").get(timeout=WAIT)
     reader.sync_async("/").get(timeout=WAIT)
     old, wrong, latest = 0, list[str](), 0
@@ -363,8 +329,7 @@ def behind(recorder: Recorder) -> tuple[int, list[str]]:
             reader.sync_async("/").get(timeout=WAIT)
             latest = number
         if number % 25 == 0:
-            own = reader.set_async("/z", b"").get(timeout=WAIT) if number > 25 else None
-            reader.create_async("/z", b"").get(timeout=WAIT) if own is None else None
+            reader.set_async("/z", b"").get(timeout=WAIT)
             latest = number
         for path in ("/x", "/y", "/x"):
             version = reader.get_async(path).get(timeout=WAIT)[1].version
@@ -381,44 +346,37 @@ def text_of(recorder: Recorder) -> str:
     return _ZXID.sub(lambda match: rank[match[0]], text)
 
 
-def simulated(
-    what: str, seed: int, length: int, release: tuple[int, int], own: World, ended: Callable[[str], None]
-) -> None:
-    """Begin the requests of a seed, an outage, or reads of old states; `ended` gets the result as JSON."""
-    servers = 1 if what == "answers" else 3
+def simulated(what: str, release: tuple[int, int], length: int, seed: int) -> str:
+    """The answers to the steps of a seed, an outage, or reads of old states, as JSON."""
+    own, servers, results = World(seed), 1 if what == "answers" else 3, list[str]()
     network, process = Network(own, servers, release), own.process("sessions")
-    recorder = Recorder(Links(network, process), f"/compared-{seed}")
+    recorder = Recorder(Links(network, process), root_of(seed))
 
     def tick() -> None:
         network.expire()
-        for server in range(1, servers):
-            network.catch_up(server)
+        network.catch_up()
         own.after(0.5, tick)
 
     def run() -> None:
         recorder.start()
         if what == "answers":
             recorder.run(sequence_of(seed, length))
-            ended(text_of(recorder))
+            results.append(text_of(recorder))
         elif what == "outage":
-            ended(json.dumps(without_majority(recorder, network.lose_majority, network.regain_majority)))
+            facts = without_majority(recorder, network.lose_majority, network.regain_majority)
+            results.append(json.dumps(facts))
         else:
-            ended(json.dumps(behind(recorder)))
+            results.append(json.dumps(behind(recorder)))
 
-    tick()
-    own.spawn(process, run)
-
-
-def main(what: str, release: tuple[int, int], length: int, seeds: Sequence[int]) -> None:
-    for seed in seeds:
-        own, results = World(seed), list[str]()
-        with patched(own):
-            simulated(what, seed, length, release, own, results.append)
-            assert own.run(lambda results=results: bool(results), own.now + 10_000)  # type: ignore[misc]
-            own.close()
-        print(*results, flush=True)
+    with patched(own):
+        tick()
+        own.spawn(process, run)
+        assert own.run(lambda: bool(results), own.now + 10_000)
+        own.close()
+    return results[0]
 
 
 if __name__ == "__main__":
     major, _, minor = sys.argv[2].partition(".")
-    main(sys.argv[1], (int(major), int(minor)), int(sys.argv[3]), [int(seed) for seed in sys.argv[4:]])
+    for argument in sys.argv[4:]:
+        print(simulated(sys.argv[1], (int(major), int(minor)), int(sys.argv[3]), int(argument)), flush=True)

@@ -12,9 +12,10 @@ import os
 import stat
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from functools import partial
+from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from tools.simulation.replacing import Put
 from tools.simulation.world import World
@@ -26,13 +27,8 @@ Place = tuple[int, str]
 """The inode number of a folder, and a name in it."""
 
 
-@dataclass(frozen=True, eq=False)
-class Change:
-    """Moves of entries that happen together; a new entry comes, by name only, from where removed ones go."""
-
-    folders: tuple[int, ...]
-    """The inode numbers of the folders whose entries it changes."""
-    moves: tuple[tuple[Place, Place], ...]
+Change: TypeAlias = tuple[tuple[Place, Place], ...]
+"""Moves of entries that happen together; a new entry comes, by name only, from where removed ones go."""
 
 
 class Disk:
@@ -47,7 +43,7 @@ class Disk:
         """Not synced, in their order."""
         self._synced: dict[int, int] = {}
         """Inode number of a file -> how many of its bytes are synced."""
-        self._names = 0
+        self._names = count(1)
         self._full_until = 0.0
         self._os = {name: getattr(os, name) for name in self._functions()} | {"open of io": io.open}
 
@@ -66,8 +62,8 @@ class Disk:
             "ftruncate": self._truncate,
             "link": self._link,
             "mkdir": self._make_folder,
-            "unlink": self._unlink,
-            "rmdir": self._remove_folder,
+            "unlink": self._removing("unlink"),
+            "rmdir": self._removing("rmdir"),
             "rename": self._rename,
             "replace": self._rename,
             "fsync": self._sync,
@@ -96,7 +92,7 @@ class Disk:
                 parent = self._inode(folder)
                 where |= {self._inode(f"{folder}/{name}"): (parent, name) for name in below}
         for change in reversed(lost):
-            for source, target in reversed(change.moves):
+            for source, target in reversed(change):
                 if not {source[0], target[0]} <= where.keys():
                     continue  # a process that had the folder open removed it for good
                 before, after = _path(where, target), _path(where, source)
@@ -112,18 +108,19 @@ class Disk:
     def _lost(self) -> list[Change]:
         """The last changes of each folder, and with a change all later ones of its folders."""
         chance = self._world.chance
-        numbers = Counter(folder for change in self._changes for folder in change.folders)
+        numbers = Counter(folder for change in self._changes for folder in self._folders(change))
         left = {
             folder: chance.choice((0, number, chance.randint(0, number)))
             for folder, number in numbers.items()
         }
         lost: list[Change] = []
         for change in self._changes:
-            if all(left[folder] > 0 for folder in change.folders):
-                for folder in change.folders:
+            folders = self._folders(change)
+            if all(left[folder] > 0 for folder in folders):
+                for folder in folders:
                     left[folder] -= 1
             else:
-                left |= dict.fromkeys(change.folders, 0)
+                left |= dict.fromkeys(folders, 0)
                 lost.append(change)
         return lost
 
@@ -169,38 +166,33 @@ class Disk:
         return self._inode(folder), name
 
     def _new_name(self) -> Place:
-        self._names += 1
-        return self._bin, str(self._names)
+        return self._bin, str(next(self._names))
 
-    def _note(self, *moves: tuple[Place, Place]) -> None:
-        folders = dict.fromkeys(folder for move in moves for folder, _ in move if folder != self._bin)
-        self._changes.append(Change(tuple(folders), moves))
+    def _folders(self, change: Change) -> dict[int, None]:
+        """The inode numbers of the folders whose entries it changes."""
+        return dict.fromkeys(folder for move in change for folder, _ in move if folder != self._bin)
 
     def _creating(self, path: str, create: Callable[[], Any]) -> Any:
-        if os.path.lexists(path):
+        """`path`: the new one, empty if it is not on this disk."""
+        if not path or os.path.lexists(path):
             return create()
         self._need_room(path)
         result = create()
-        self._note((self._new_name(), self._place(path)))
+        self._changes.append(((self._new_name(), self._place(path)),))
         return result
 
     def _open(self, path: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
-        real = self._os["open"]
         whole = self._inside(path, dir_fd) if flags & os.O_CREAT else ""
-        if not whole:
-            return int(real(path, flags, mode, dir_fd=dir_fd))
-        descriptor = int(self._creating(whole, lambda: real(whole, flags, mode)))
-        if flags & os.O_TRUNC:
+        opening = partial(self._os["open"], path, flags, mode, dir_fd=dir_fd)
+        descriptor = int(self._creating(whole, opening))
+        if whole and flags & os.O_TRUNC:
             self._synced.pop(os.fstat(descriptor).st_ino, None)
         return descriptor
 
     def _open_file(self, path: Any, mode: str = "r", *more: Any, **options: Any) -> Any:
-        real = self._os["open of io"]
         whole = self._inside(path) if set(mode) & set("wxa") else ""
-        if not whole:
-            return real(path, mode, *more, **options)
-        opened = self._creating(whole, lambda: real(path, mode, *more, **options))
-        if "w" in mode:
+        opened = self._creating(whole, partial(self._os["open of io"], path, mode, *more, **options))
+        if whole and "w" in mode:
             self._synced.pop(os.fstat(opened.fileno()).st_ino, None)
         return opened
 
@@ -217,33 +209,29 @@ class Disk:
         self._synced[inode] = min(self._synced.get(inode, 0), length)
 
     def _link(self, source: Any, target: Any, **options: Any) -> None:
-        self._creating(self._inside(target), lambda: self._os["link"](source, target, **options))
+        self._creating(self._inside(target), partial(self._os["link"], source, target, **options))
 
     def _make_folder(self, path: Any, mode: int = 0o777, *, dir_fd: int | None = None) -> None:
-        real = self._os["mkdir"]
-        if whole := self._inside(path, dir_fd):
-            self._creating(whole, lambda: real(whole, mode))
-        else:
-            real(path, mode, dir_fd=dir_fd)
+        self._creating(self._inside(path, dir_fd), partial(self._os["mkdir"], path, mode, dir_fd=dir_fd))
 
-    def _unlink(self, path: Any, *, dir_fd: int | None = None) -> None:
-        whole = self._inside(path, dir_fd)
-        if whole and not os.path.isdir(whole):
-            self.remove(whole)
-        else:
-            self._os["unlink"](path, dir_fd=dir_fd)
+    def _removing(self, name: str) -> Callable[..., Any]:
+        """`unlink` or `rmdir`; what it would refuse is left to it."""
 
-    def _remove_folder(self, path: Any, *, dir_fd: int | None = None) -> None:
-        whole = self._inside(path, dir_fd)
-        if whole and os.path.isdir(whole) and not os.listdir(whole):
-            self.remove(whole)
-        else:
-            self._os["rmdir"](path, dir_fd=dir_fd)
+        def remove(path: Any, *, dir_fd: int | None = None) -> None:
+            whole = self._inside(path, dir_fd)
+            is_folder = os.path.isdir(whole)
+            fits = is_folder == (name == "rmdir") and not (is_folder and os.listdir(whole))
+            if whole and fits:
+                self.remove(whole)
+            else:
+                self._os[name](path, dir_fd=dir_fd)
+
+        return remove
 
     def remove(self, path: str) -> None:
         to = self._new_name()
         self._os["rename"](path, f"{self._removed}/{to[1]}")
-        self._note((self._place(path), to))
+        self._changes.append(((self._place(path), to),))
 
     def _rename(self, source: Any, target: Any, **options: Any) -> None:
         before, after = self._inside(source), self._inside(target)
@@ -255,7 +243,7 @@ class Disk:
             moves = [(self._place(after), self._new_name())]
             self._os["link"](after, f"{self._removed}/{moves[0][1][1]}")
         self._os["rename"](before, after)
-        self._note(*moves, (self._place(before), self._place(after)))
+        self._changes.append((*moves, (self._place(before), self._place(after))))
 
     def _sync(self, descriptor: int) -> None:
         status = os.fstat(descriptor)
@@ -264,10 +252,10 @@ class Disk:
             return
         folders, left = {status.st_ino}, []
         for change in reversed(self._changes):
-            if folders.isdisjoint(change.folders):
+            if folders.isdisjoint(own := self._folders(change)):
                 left.append(change)
             else:
-                folders |= set(change.folders)
+                folders |= own.keys()
         self._changes = left[::-1]
 
 

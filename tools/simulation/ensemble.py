@@ -5,22 +5,17 @@ may be old, and its watches late. Errors, versions, access and the order of watc
 and 3.9; `tests/integration/test_simulated_zookeeper.py` compares them with real servers.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import count
 from typing import Any, TypeAlias
 
-from kazoo.exceptions import (
-    BadVersionError,
-    NoAuthError,
-    NoChildrenForEphemeralsError,
-    NodeExistsError,
-    NoNodeError,
-    NotEmptyError,
-    RolledBackError,
-    RuntimeInconsistency,
-    ZookeeperError,
-)
+from kazoo import exceptions
+from kazoo.exceptions import RolledBackError, RuntimeInconsistency, ZookeeperError
+from kazoo.protocol import serialization
 from kazoo.protocol.connection import CHANGED_EVENT, CHILD_EVENT, CREATED_EVENT, DELETED_EVENT
+from kazoo.protocol.serialization import CheckVersion, Create, Delete, SetData
 from kazoo.protocol.states import ZnodeStat
 from kazoo.security import ACL, OPEN_ACL_UNSAFE, Id, Permissions
 
@@ -34,72 +29,36 @@ OPEN: Access = tuple(OPEN_ACL_UNSAFE)
 
 
 @dataclass(frozen=True)
-class Create:
-    path: str
-    data: bytes
-    flags: int = 0
-    access: Access = OPEN
-
-
-@dataclass(frozen=True)
-class Put:
-    path: str
-    data: bytes
-    version: int = -1
-
-
-@dataclass(frozen=True)
-class Delete:
-    path: str
-    version: int = -1
-
-
-@dataclass(frozen=True)
-class Check:
-    path: str
-    version: int
-
-
-@dataclass(frozen=True)
 class CloseSession:
     """The end of a session, by its client or because it expired."""
 
 
-Change: TypeAlias = Create | Put | Delete | Check | CloseSession
+Change: TypeAlias = Create | SetData | Delete | CheckVersion | CloseSession
 Result: TypeAlias = str | ZnodeStat | bool | ZookeeperError
 
 
 @dataclass
 class Node:
     data: bytes
-    created: int
-    """The zxid of the creation."""
-    created_at: int
-    owner: int = 0
-    """The session of an ephemeral node."""
-    changed: int = 0
-    changed_at: int = 0
-    version: int = 0
-    creations: int = 0
-    """How many children were ever created."""
-    children_changed: int = 0
-    children: dict[str, None] = field(default_factory=dict)
+    stat: ZnodeStat
     access: Access = OPEN
+    children: dict[str, None] = field(default_factory=dict)
 
-    def stat(self) -> ZnodeStat:
-        return ZnodeStat(
-            self.created,
-            self.changed,
-            self.created_at,
-            self.changed_at,
-            self.version,
-            # the server keeps creations, and shows creations and deletions
-            self.creations * 2 - len(self.children),
-            0,
-            self.owner,
-            len(self.data),
-            len(self.children),
-            self.children_changed,
+    @property
+    def owner(self) -> int:
+        """The session of an ephemeral node; 0 for others."""
+        return int(self.stat.ephemeralOwner)
+
+    @property
+    def creations(self) -> int:
+        """How many children were ever created: the server shows the sum of creations and deletions."""
+        return int(self.stat.cversion + self.stat.numChildren) // 2
+
+    def count(self, zxid: int, more: int) -> None:
+        """A child was created, or deleted (`more` is -1)."""
+        stat = self.stat
+        self.stat = stat._replace(
+            cversion=stat.cversion + 1, numChildren=stat.numChildren + more, pzxid=max(stat.pzxid, zxid)
         )
 
 
@@ -119,9 +78,6 @@ class Transaction:
 Event = tuple[int, str]
 """The type of an event, as in kazoo.protocol.connection, and the path."""
 
-Allowed = Callable[[int, Access], bool]
-"""Whether a session may read what has this access list."""
-
 
 def grants(access: Access, permission: int, users: frozenset[Id]) -> bool:
     """Whether the list grants the permission to one of the users, or to anyone."""
@@ -133,7 +89,7 @@ def grants(access: Access, permission: int, users: frozenset[Id]) -> bool:
 def require(access: Access, permission: int, users: frozenset[Id]) -> None:
     """NoAuthError unless the list grants the permission."""
     if not grants(access, permission, users):
-        raise NoAuthError
+        raise exceptions.NoAuthError
 
 
 def _parent(path: str) -> str:
@@ -143,10 +99,8 @@ def _parent(path: str) -> str:
 class Tree:
     """The nodes as one server has them, and the watches of its sessions."""
 
-    def __init__(self, allowed: Allowed, release: tuple[int, int]) -> None:
+    def __init__(self, allowed: Callable[[int, Access], bool], release: tuple[int, int]) -> None:
         self.nodes: dict[str, Node] = {}
-        self.ephemerals: dict[int, dict[str, None]] = {}
-        """Session -> its ephemeral nodes."""
         self.watches = Watches(allowed, exclusive=release < (3, 9))
         self._undo: list[tuple[str, Node | None]] = []
         """The nodes that the transaction changes, as they were before."""
@@ -154,21 +108,22 @@ class Tree:
         """Those of the transaction."""
         self.hides_existence = release >= (3, 9)
         """Whether `exists` needs the permission to read (ZOOKEEPER-2590)."""
-        for path in ("/", "/zookeeper", "/zookeeper/config", "/zookeeper/quota"):
-            self.nodes[path] = Node(b"", 0, 0)
-            if path != "/":
-                self.nodes[_parent(path)].children[path.rpartition("/")[2]] = None
+        first = {"/": ("zookeeper",), "/zookeeper": ("config", "quota")}
+        for path, children in (first | dict.fromkeys(("/zookeeper/config", "/zookeeper/quota"), ())).items():
+            stat = ZnodeStat(0, 0, 0, 0, 0, -len(children), 0, 0, 0, len(children), 0)
+            self.nodes[path] = Node(b"", stat, children=dict.fromkeys(children))
 
     def node(self, path: str) -> Node:
         if (node := self.nodes.get(path)) is None:
-            raise NoNodeError
+            raise exceptions.NoNodeError
         return node
 
     def apply(self, transaction: Transaction) -> tuple[list[Result], list[tuple[int, Event]]]:
         """The results of the changes, and the events for sessions of this server, in their order."""
         self._undo, self._events = [], []
         if transaction.changes == (CloseSession(),):
-            for path in self.ephemerals.pop(transaction.session, {}):
+            owned = [path for path, node in self.nodes.items() if node.owner == transaction.session]
+            for path in owned:
                 self._remove(transaction, path)
             pushed = self.watches.fire(self._events)
             self.watches.forget(transaction.session)
@@ -186,7 +141,6 @@ class Tree:
                 behind = len(transaction.changes) - position - 1
                 rolled_back = [RolledBackError() for _ in range(position)]
                 return [*rolled_back, error, *(RuntimeInconsistency() for _ in range(behind))], []
-        self._index_ephemerals()
         return results, self.watches.fire(self._events)
 
     def _apply(self, transaction: Transaction, change: Change) -> Result:
@@ -194,56 +148,55 @@ class Tree:
         match change:
             case Create():
                 return self._create(transaction, change)
-            case Put(path, data, version):
-                node = self._versioned(path, version, Permissions.WRITE, users)
+            case SetData(path, data, version):
+                require(self.node(path).access, Permissions.WRITE, users)
+                node = self._versioned(path, version)
                 self._undo.append((path, _copy(node)))
-                node.data, node.version = data, node.version + 1
-                node.changed, node.changed_at = transaction.zxid, transaction.at
+                new = {"mzxid": transaction.zxid, "mtime": transaction.at, "version": node.stat.version + 1}
+                node.data, node.stat = data, node.stat._replace(**new, dataLength=len(data))
                 self._events.append(((CHANGED_EVENT, path), node.access))
-                return node.stat()
+                return node.stat
             case Delete(path, version):
                 # of a node that is absent, the server says so only to who may delete it
                 require(self.node(_parent(path)).access, Permissions.DELETE, users)
                 if self._versioned(path, version).children:
-                    raise NotEmptyError
+                    raise exceptions.NotEmptyError
                 parent = _parent(path)
                 self._undo += [(path, self.nodes[path]), (parent, _copy(self.nodes[parent]))]
                 self._remove(transaction, path)
                 return True
-            case Check(path, version):
-                self._versioned(path, version, Permissions.READ, users)
+            case CheckVersion(path, version):
+                require(self.node(path).access, Permissions.READ, users)
+                self._versioned(path, version)
                 return True
-            case CloseSession():
+            case _:
                 raise TypeError("the end of a session is a transaction of its own")
 
-    def _versioned(
-        self, path: str, version: int, permission: int = 0, users: frozenset[Id] = frozenset()
-    ) -> Node:
+    def _versioned(self, path: str, version: int) -> Node:
         node = self.node(path)
-        if permission:
-            require(node.access, permission, users)
-        if version not in (-1, node.version):
-            raise BadVersionError
+        if version not in (-1, node.stat.version):
+            raise exceptions.BadVersionError
         return node
 
     def _create(self, transaction: Transaction, change: Create) -> str:
-        path, flags, access = change.path, change.flags, change.access
+        path, flags, access = str(change.path), change.flags, tuple(change.acl)
+        access = OPEN if access == OPEN else access  # whose permissions are not read one by one
         folder = _parent(path)
         parent = self.node(folder)
         require(parent.access, Permissions.CREATE, transaction.users)
         if flags & SEQUENCE:
             path = f"{path}{parent.creations:010d}"
         if path in self.nodes:
-            raise NodeExistsError
+            raise exceptions.NodeExistsError
         if parent.owner:
-            raise NoChildrenForEphemeralsError
+            raise exceptions.NoChildrenForEphemeralsError
         self._undo += [(path, None), (folder, _copy(parent))]
         owner = transaction.session if flags & EPHEMERAL else 0
-        zxid, at = transaction.zxid, transaction.at
-        self.nodes[path] = Node(change.data, zxid, at, owner, zxid, at, children_changed=zxid, access=access)
+        zxid, at, data = transaction.zxid, transaction.at, change.data or b""
+        stat = ZnodeStat(zxid, zxid, at, at, 0, 0, 0, owner, len(data), 0, zxid)
+        self.nodes[path] = Node(data, stat, access)
         parent.children[path.rpartition("/")[2]] = None
-        parent.creations += 1
-        parent.children_changed = zxid
+        parent.count(zxid, 1)
         self._events += [((CREATED_EVENT, path), access), ((CHILD_EVENT, folder), parent.access)]
         return path
 
@@ -252,94 +205,100 @@ class Tree:
         folder = _parent(path)
         parent = self.nodes[folder]
         del parent.children[path.rpartition("/")[2]]
-        parent.children_changed = max(parent.children_changed, transaction.zxid)
+        parent.count(transaction.zxid, -1)
         self._events += [((DELETED_EVENT, path), access), ((CHILD_EVENT, folder), parent.access)]
 
     def take_out(self, path: str) -> Node:
         """Remove an ephemeral node without a transaction."""
         node = self.nodes.pop(path)
         del self.nodes[_parent(path)].children[path.rpartition("/")[2]]
-        self.ephemerals.get(node.owner, {}).pop(path, None)
         return node
 
     def put_back(self, path: str, node: Node) -> None:
         self.nodes[path] = node
         self.nodes[_parent(path)].children[path.rpartition("/")[2]] = None
-        self.ephemerals.setdefault(node.owner, {})[path] = None
 
-    def _index_ephemerals(self) -> None:
-        for path, before in self._undo:
-            node = self.nodes.get(path)
-            if before is not None and before.owner and node is None:
-                self.ephemerals.get(before.owner, {}).pop(path, None)
-            if node is not None and node.owner:
-                self.ephemerals.setdefault(node.owner, {})[path] = None
+    def read(self, session: int, request: Any, users: frozenset[Id]) -> Any:
+        """The answer to a read; None for a node that is absent when its existence is asked for.
+
+        NoNodeError and NoAuthError for the others, which then set no watch.
+        """
+        asks, both = (
+            request.type == serialization.Exists.type,
+            request.type == serialization.GetChildren2.type,
+        )
+        of_children = both or request.type == serialization.GetChildren.type
+        node = self.nodes.get(request.path) if asks else self.node(request.path)
+        if node is not None and (not asks or self.hides_existence):
+            require(node.access, Permissions.READ, users)
+        if request.watcher:
+            self.watches.watch(session, request.path, CHILDREN if of_children else DATA)
+        if node is None or asks:
+            return node and node.stat
+        if not of_children:
+            return node.data, node.stat
+        children = sorted(node.children)
+        return (children, node.stat) if both else children
 
 
 def _copy(node: Node) -> Node:
     return replace(node, children=dict(node.children))
 
 
+DATA, CHILDREN = "data", "children"
+"""What of a node a session watches."""
+
+
 class Watches:
     """The watches that sessions have set at one server; a session gets an event once.
 
+    `allowed`: whether a session may read what has this access list.
     `exclusive`: as in releases before 3.9, a session has one watch of a node's data and one of its children:
     a later one replaces a persistent one of the same path (ZOOKEEPER-4466).
     """
 
-    def __init__(self, allowed: Allowed, *, exclusive: bool) -> None:
+    def __init__(self, allowed: Callable[[int, Access], bool], *, exclusive: bool) -> None:
         self._allowed, self._exclusive = allowed, exclusive
-        self._data: dict[str, dict[int, None]] = {}
-        self._children: dict[str, dict[int, None]] = {}
-        self._below: dict[int, dict[str, None]] = {}
-        """Session -> the paths that it watches with all below."""
-        self._deleted_below: dict[int, dict[str, None]] = {}
-        """The same among the watches of children, which tell of deletions."""
+        self._once = defaultdict[tuple[str, str], dict[int, None]](dict)
+        """What is watched, and the path -> the sessions that watch it."""
+        self._below = defaultdict[tuple[str, str], dict[int, None]](dict)
+        """The persistent ones, of a node and of all below; those of children tell of deletions alone."""
 
-    def watch_data(self, session: int, path: str) -> None:
-        if self._exclusive:
-            self._below.get(session, {}).pop(path, None)
-        self._data.setdefault(path, {})[session] = None
-
-    def watch_children(self, session: int, path: str) -> None:
-        if self._exclusive:
-            self._deleted_below.get(session, {}).pop(path, None)
-        self._children.setdefault(path, {})[session] = None
+    def watch(self, session: int, path: str, what: str) -> None:
+        if self._exclusive and (what, path) in self._below:
+            self._below[what, path].pop(session, None)
+        self._once[what, path][session] = None
 
     def watch_below(self, session: int, path: str) -> None:
         """A persistent watch of the node and of all nodes below it."""
-        for watched, one_shot in ((self._below, self._data), (self._deleted_below, self._children)):
+        for what in (DATA, CHILDREN):
             if self._exclusive:
-                one_shot.get(path, {}).pop(session, None)
-            watched.setdefault(session, {})[path] = None
+                self._once[what, path].pop(session, None)
+            self._below[what, path][session] = None
 
     def forget(self, session: int) -> None:
         """Remove the watches of a session whose connection has ended."""
-        for watched in (self._data, self._children):
-            for sessions in watched.values():
-                sessions.pop(session, None)
-        self._below.pop(session, None)
-        self._deleted_below.pop(session, None)
+        for sessions in (*self._once.values(), *self._below.values()):
+            sessions.pop(session, None)
 
     def fire(self, events: Sequence[tuple[Event, Access]]) -> list[tuple[int, Event]]:
         pushed: list[tuple[int, Event]] = []
         for (kind, path), access in events:
-            if kind == CHILD_EVENT:
-                sessions = self._children.pop(path, {})
-            else:
-                sessions = self._data.pop(path, {}) | _followers(self._below, path)
+            sessions = self._once.pop((CHILDREN if kind == CHILD_EVENT else DATA, path), {})
+            if kind != CHILD_EVENT:
+                sessions |= self._followers(DATA, path)
             if kind == DELETED_EVENT:
-                sessions = sessions | self._children.pop(path, {}) | _followers(self._deleted_below, path)
+                sessions |= self._once.pop((CHILDREN, path), {}) | self._followers(CHILDREN, path)
             pushed += [(session, (kind, path)) for session in sessions if self._allowed(session, access)]
         return pushed
 
+    def _followers(self, what: str, path: str) -> dict[int, None]:
+        below = [key for key in self._below if key[0] == what and _is_below(path, key[1])]
+        return {session: None for key in below for session in self._below[key]}
 
-def _followers(watched: dict[int, dict[str, None]], path: str) -> dict[int, None]:
-    return {
-        session: None
-        for session, roots in watched.items()
-        if any(path == root or path.startswith(f"{root.rstrip('/')}/") for root in roots)
-    }
+
+def _is_below(path: str, root: str) -> bool:
+    return path == root or path.startswith(f"{root.rstrip('/')}/")
 
 
 @dataclass
@@ -357,7 +316,9 @@ class Session:
 class Ensemble:
     """The servers. `now`: the current time in seconds since 1970."""
 
-    def __init__(self, servers: int = 1, release: tuple[int, int] = (3, 8)) -> None:
+    def __init__(self, servers: int, release: tuple[int, int], push: Callable[[int, Event], None]) -> None:
+        """`push`: called with each event and its session."""
+        self._push = push
         self.servers = [Tree(self._allowed, release) for _ in range(servers)]
         self.serves = True
         """Whether a majority of the servers is there: else no client is connected, and no session expires."""
@@ -365,7 +326,7 @@ class Ensemble:
         self._log: list[Transaction] = []
         self._applied = [0] * servers
         self.zxid = 0
-        self._ids = 0x1000_0000_0000
+        self._ids = count(0x1000_0000_0001)
 
     @property
     def leader(self) -> Tree:
@@ -373,76 +334,39 @@ class Ensemble:
 
     def open(self, timeout: float, server: int = 0, users: frozenset[Id] = frozenset()) -> int:
         """The id of a new session."""
-        self._ids += 1
         self.zxid += 1
-        self.sessions[self._ids] = Session(timeout, server, float("inf"), users)
-        return self._ids
+        session = next(self._ids)
+        self.sessions[session] = Session(timeout, server, float("inf"), users)
+        return session
 
     def _allowed(self, session: int, access: Access) -> bool:
         known = self.sessions.get(session)
         return grants(access, Permissions.READ, known.users if known is not None else frozenset())
 
-    def change(
-        self, session: int, changes: tuple[Change, ...], now: float
-    ) -> tuple[list[Result], list[tuple[int, Event]]]:
+    def change(self, session: int, changes: tuple[Change, ...], now: float) -> list[Result]:
         """Apply on the leader, and on the session's own server, which answers when it has applied it."""
         self.zxid += 1
         users = self.sessions[session].users
         transaction = Transaction(self.zxid, int(now * 1000), session, changes, users)
         self._log.append(transaction)
-        results, events = self._advance(0)
+        results = self.catch_up(0)
         if (own := self.sessions[session].server) != 0:
-            results, more = self._advance(own)
-            events += more
+            results = self.catch_up(own)
         if changes == (CloseSession(),):
             self.sessions.pop(session, None)
-        return results, events
+        return results
 
-    def catch_up(self, server: int) -> list[tuple[int, Event]]:
-        """Have a follower apply what the leader has; the events for its sessions."""
-        return self._advance(server)[1]
-
-    def _advance(self, server: int) -> tuple[list[Result], list[tuple[int, Event]]]:
+    def catch_up(self, server: int) -> list[Result]:
+        """Have a server apply what the leader was asked for; the results of the last transaction."""
         results: list[Result] = []
-        events: list[tuple[int, Event]] = []
         for transaction in self._log[self._applied[server] :]:
             results, pushed = self.servers[server].apply(transaction)
-            events += pushed
+            for session, event in pushed:
+                self._push(session, event)
         self._applied[server] = len(self._log)
-        return results, events
-
-    def tree_of(self, session: int) -> Tree:
-        return self.servers[self.sessions[session].server]
-
-    def resume(self, now: float) -> None:
-        """A majority is there again: its new leader gives each session its whole timeout."""
-        self.serves = True
-        for session in self.sessions.values():
-            session.heard = now
-
-    def expired(self, now: float) -> list[int]:
-        """The sessions whose clients have been away for longer than their timeout."""
-        if not self.serves:
-            return []
-        return [one for one, session in self.sessions.items() if now - session.heard > session.timeout]
+        return results
 
 
 def first_error(results: Sequence[Result]) -> ZookeeperError | None:
-    errors = [result for result in results if isinstance(result, ZookeeperError)]
-    causes = [one for one in errors if not isinstance(one, RolledBackError | RuntimeInconsistency)]
-    return next(iter(causes), None)
-
-
-def read(tree: Tree, session: int, kind: str, path: str, users: frozenset[Id], *, watch: bool) -> Any:
-    """The answer to a read of one of the kinds `exists`, `get`, `children`; None for a node that is absent
-    when its existence is asked for. NoNodeError and NoAuthError for the others, which then set no watch."""
-    node = tree.nodes.get(path) if kind == "exists" else tree.node(path)
-    if node is not None and (kind != "exists" or tree.hides_existence):
-        require(node.access, Permissions.READ, users)
-    if watch and kind == "children":
-        tree.watches.watch_children(session, path)
-    elif watch:
-        tree.watches.watch_data(session, path)
-    if node is None or kind == "exists":
-        return node and node.stat()
-    return list(node.children) if kind == "children" else (node.data, node.stat())
+    errors = (one for one in results if isinstance(one, ZookeeperError))
+    return next((one for one in errors if not isinstance(one, RolledBackError | RuntimeInconsistency)), None)

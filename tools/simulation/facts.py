@@ -5,9 +5,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from kazoo.protocol.serialization import Create, Delete, SetData
+
 from pipeline.machine import Machine, Transition
 from pipeline.states import ANY, BATCH, JOB, BatchState, Bucket, Event, JobState, Room
-from tools.simulation.ensemble import Change, Create, Delete, Put, Tree
+from tools.simulation.ensemble import Change
 
 
 @dataclass
@@ -22,51 +24,41 @@ class Facts:
     bids: dict[str, str] = field(default_factory=dict)
     """JID -> the id of its batch."""
     rows: set[str] = field(default_factory=set)
-    processed: set[str] = field(default_factory=set)
-    """The jobs whose processing began: their version may be stored."""
-    stored: set[str] = field(default_factory=set)
+    reached: set[tuple[str, str]] = field(default_factory=set)
+    """JID or the id of a batch, and a state that it reached."""
 
-    def note(self, tree: Tree, changes: Sequence[Change]) -> None:
-        """Take over what this transaction changed; what was refused is not in the tree."""
-        written = {getattr(change, "path", "") for change in changes}
+    def note(self, changes: Sequence[Change]) -> None:
+        """Take over what a transaction has changed."""
+        written = {change.path: change.data for change in changes if isinstance(change, Create | SetData)}
         for change in changes:
             match change, getattr(change, "path", "").split("/"):
-                case Create(), ["", "jobs", jid, "configuration"] if change.path in tree.nodes:
+                case Create(), ["", "jobs", jid, "configuration"]:
                     given = json.loads(change.data)
                     self.names[jid] = given["payload_url"].rpartition("/")[2]
                     self.bids[jid] = given["batch_id"]
-                case Create() | Put(), ["", "jobs" | "batches" as kind, name, "status"]:
-                    node = tree.nodes.get(change.path)
-                    if node is not None and node.data == change.data:
-                        history = f"/{kind}/{name}/history"
-                        entry = json.loads(tree.nodes[history].data)[-1] if history in written else {}
-                        self._write(kind, name, json.loads(change.data), entry.get("event"))
-                case Create(), ["", "batches", _, "states", Bucket.DELETED.value, jid]:
-                    if change.path in tree.nodes and jid in self.jobs:
-                        self._left(jid)
-                case Delete(), ["", "batches", bid, "status"] if change.path not in tree.nodes:
+                case Create() | SetData(), ["", "jobs" | "batches" as kind, name, "status"]:
+                    known, status = self.known(kind), json.loads(change.data)
+                    before, known[name] = known.get(name), status
+                    self.reached.add((name, status["status"]))
+                    history = json.loads(written.get(f"/{kind}/{name}/history", b"[{}]"))
+                    event = history[-1].get("event")  # of a move; none if the record stays in its state
+                    if before is not None and event is not None and before.get("op") != status.get("op"):
+                        machine: Machine[Any] = JOB if kind == "jobs" else BATCH
+                        self.rows |= rows_of(machine, before, event, status["status"])
+                case Create(), ["", "batches", _, "states", Bucket.DELETED.value, jid] if jid in self.jobs:
+                    self.rows |= rows_of(JOB, self.jobs[jid], Event.DELETE, JobState.DELETED)
+                    self.jobs[jid] = {**self.jobs[jid], "status": JobState.DELETED}
+                case Delete(), ["", "batches", bid, "status"]:
                     self.batches[bid] = {**self.batches[bid], "status": BatchState.DELETED}
-                case Delete(), ["", "jobs", jid, "status"] if change.path not in tree.nodes:
+                case Delete(), ["", "jobs", jid, "status"]:
                     if self.jobs[jid]["status"] != JobState.COMPLETED:  # whose record leaves with its batch
                         self.jobs[jid] = {**self.jobs[jid], "status": JobState.DELETED}
                 case _:
                     pass
 
-    def _write(self, kind: str, name: str, status: dict[str, Any], event: str | None) -> None:
-        """`event`: of a move; None if the record stays in its state."""
-        known = self.jobs if kind == "jobs" else self.batches
-        before, known[name] = known.get(name), status
-        if kind == "jobs" and status["status"] == JobState.PROCESSING:
-            self.processed.add(name)
-        if kind == "jobs" and JOB.facts[JobState(status["status"])].stored:
-            self.stored.add(name)
-        if before is not None and event is not None and before.get("op") != status.get("op"):
-            machine: Machine[Any] = JOB if kind == "jobs" else BATCH
-            self.rows |= rows_of(machine, before, event, status["status"])
-
-    def _left(self, jid: str) -> None:
-        self.rows |= rows_of(JOB, self.jobs[jid], Event.DELETE, JobState.DELETED)
-        self.jobs[jid] = {**self.jobs[jid], "status": JobState.DELETED}
+    def known(self, kind: str) -> dict[str, dict[str, Any]]:
+        """Those of the folder `jobs` or `batches` of the record."""
+        return self.jobs if kind == "jobs" else self.batches
 
     def in_state(self, state: str) -> list[str]:
         """The jobs or the batches in this state, as a list shows them."""

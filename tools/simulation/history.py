@@ -2,6 +2,7 @@
 
 import gc
 import logging
+import os
 import shutil
 import tempfile
 from collections import Counter, defaultdict
@@ -24,7 +25,7 @@ from tools.simulation.facts import Facts
 from tools.simulation.judgement import Ended
 from tools.simulation.outside import SERVICE_FAULTS, Outside
 from tools.simulation.patches import patched
-from tools.simulation.plan import NEAR, WORKING, plan_of
+from tools.simulation.plan import LENGTH, NEAR, WORKING, plan_of
 from tools.simulation.script import Item, Script
 from tools.simulation.site import RESTART, Site, drop_engines, replaced
 from tools.simulation.stand_ins import Broker, Sources
@@ -33,17 +34,17 @@ from zkstate.care.audit import audit
 from zkstate.connection.session import Session, connect
 from zkstate.errors import Unreachable
 
-JOBS = 20
 FAULTS = 20
 WORKERS = 3
-LENGTH = 60.0
-"""Virtual seconds in which deposits and faults begin."""
 
 QUIET = 1800.0
 """Virtual seconds after the last fault in which everything has to end."""
 
 FAST = Path("/dev/shm")  # noqa: S108
 """Memory, where the files of a history are."""
+
+FOLDER = "arkline-simulated-"
+"""The beginning of a folder's name; the number of its process follows."""
 
 
 @dataclass
@@ -74,11 +75,18 @@ def place_of(kind: str, detail: str) -> str:
 _TWO_WORDS = frozenset(("before", "after", "send", "takes"))
 
 
+def remove_leftovers() -> None:
+    """Remove the folders of processes that were killed."""
+    for left in FAST.glob(f"{FOLDER}*"):
+        if not Path("/proc", left.name.split("-")[2]).exists():
+            shutil.rmtree(left, ignore_errors=True)
+
+
 @contextmanager
 def folder() -> Iterator[Path]:
     """The folder of a history. Garbage is not collected meanwhile: it is 10 MB, and searches take long."""
     gc.disable()
-    place = Path(tempfile.mkdtemp(prefix="arkline-history-", dir=FAST if FAST.is_dir() else None))
+    place = Path(tempfile.mkdtemp(prefix=f"{FOLDER}{os.getpid()}-", dir=FAST))
     try:
         home = place / "site"  # the same name in every run: it is in the trace
         home.mkdir()
@@ -94,7 +102,7 @@ class History:
 
     def __init__(self, script: Script, place: Path) -> None:
         self.script = script
-        self.world = World(script.seed, script.schedule)
+        self.world = World(script.seed, script.schedule, str(place))
         self.chance = self.world.chance
         """That of what the present fault does."""
         self._faults_drawn = script.chance("faults")
@@ -102,13 +110,14 @@ class History:
         self.outcome = Outcome(script.seed, script.towards)
         self.plan = plan_of(script.seed, script.towards, tuple(FAULTS_OF_A_HISTORY), FAULTS)
         self.facts = Facts()
-        self._goals = self.plan.pairs
+        self._goals = defaultdict[str, list[str]](list)
+        """Place -> the faults that are to be there."""
+        for goal in script.towards:
+            self._goals[goal.partition(" at ")[2]].append(goal.partition(" at ")[0])
         self._faults_of = defaultdict[str, list[float]](list)
         """Process -> when it had a fault; empty: all processes had it."""
         self.finished = False
-        self.rules = invariants.Rules()
-        self._session_of: dict[int, Process] = {}
-        """Session -> its process, also while it is not connected."""
+        self.rules = invariants.Rules(self.facts)
         self._left = FAULTS
         self._passed = Counter[str]()
         """Name of a process -> how many places it has passed."""
@@ -118,8 +127,8 @@ class History:
         for name in people.COLLECTIONS:
             (self.place / "profiles" / f"{name}.yaml").write_text(people.profile(name, self.plan))
         world, script, plan = self.world, self.script, self.plan
-        self.broker, self.sources = Broker(world, script, plan), Sources(world, script, plan)
-        network = Network(world, plan.servers)
+        broker, sources = Broker(world, script, plan), Sources(world, script, plan)
+        outside, network = Outside(world, self._service_fault), Network(world, plan.servers)
         network.on_change = self._check
         settings = Settings(
             zk_hosts="127.0.0.1:1",
@@ -132,9 +141,8 @@ class History:
             smtp_host="mail.example" if plan.mail else "",
             working_capacity=WORKING if plan.small else 0,
         )
-        self.outside = Outside(world, self._service_fault)
-        self.site = Site(world, settings, network, self.broker, self.sources, self.outside, [])
-        self.depositor = people.Depositor(world, self.sources, script, plan, self.facts, JOBS, LENGTH)
+        self.site = Site(world, settings, network, broker, sources, outside, [])
+        self.depositor = people.Depositor(world, sources, script, plan, self.facts)
         self.operator = people.Operator(world, script, plan, self.facts, self.depositor)
         self.disk.settle()
 
@@ -176,14 +184,13 @@ class History:
         self.finished = True
 
     def _check(self, session: int, changes: tuple[Change, ...]) -> None:
-        ensemble = self.site.network.ensemble
-        if (client := self.site.network.clients.get(session)) is not None:
-            self._session_of[session] = client.process
-        self.facts.note(ensemble.leader, changes)
-        self._note(self.rules.after_change(ensemble, session, changes, self.world.now))
+        ensemble, now = self.site.network.ensemble, self.world.now
+        problems = list(self.rules.after_change(ensemble, session, changes, now))
+        self.facts.note(changes)
+        self._note(problems)
 
     def _check_effect(self, process: Process, name: str, paths: tuple[Any, ...]) -> None:
-        sessions = {session for session, of in self._session_of.items() if of is process}
+        sessions = {one for one, of in self.site.network.processes.items() if of is process}
         self._note(self.rules.before_effect(process, sessions, name, paths, self.world.now))
 
     def _note(self, problems: Iterable[str]) -> None:
@@ -254,8 +261,8 @@ class History:
     def lose_content(self, process: Process) -> None:
         """Working storage loses what it has of the jobs that the process works on."""
         sessions = {client.session for client in self.clients_of(process)}
-        for place, known in self.rules.records.items():
-            if known.owner in sessions:
+        for place, owner in self.rules.owners.items():
+            if owner in sessions:
                 for folder in (self.place / "working").glob(f"*{place[len('/jobs') :]}"):
                     self.disk.remove(str(folder))
 
@@ -265,23 +272,17 @@ class History:
 
     def take_lock_away(self, _: Process) -> None:
         """A lock of scheduled work is missing for a while, as if an older record answered meanwhile."""
-        ensemble = self.site.network.ensemble
-
-        def catch_up() -> None:
-            for server in range(1, len(ensemble.servers)):
-                self.site.network.catch_up(server)
-
-        catch_up()
+        network, ensemble = self.site.network, self.site.network.ensemble
+        network.catch_up()
         path = next((one for one in ensemble.leader.nodes if one.startswith("/locks/single-flight/")), None)
         if path is None:
             return
         self.world.note("zookeeper", "lost", path)
-        owner = ensemble.leader.nodes[path].owner
         nodes = [tree.take_out(path) for tree in ensemble.servers]
 
         def put_back() -> None:
-            catch_up()  # all servers get the same node
-            if owner in ensemble.sessions and not any(path in tree.nodes for tree in ensemble.servers):
+            network.catch_up()  # all servers get the same node
+            if nodes[0].owner in ensemble.sessions and path not in ensemble.leader.nodes:
                 for tree, node in zip(ensemble.servers, nodes, strict=True):
                     tree.put_back(path, node)
 
@@ -309,8 +310,8 @@ class History:
         self.world.freeze(process, 15 + self.chance.random() * 20)
 
     def stop_redis(self, _: Process) -> None:
-        self.broker.answers = False
-        self.world.after(self.chance.random() * 20, partial(setattr, self.broker, "answers", True))
+        self.site.broker.answers = False
+        self.world.after(self.chance.random() * 20, partial(setattr, self.site.broker, "answers", True))
 
     def cut_power(self, process: Process) -> None:
         """All workers are on one host."""
@@ -336,8 +337,8 @@ class History:
             outcome.problems.append(f"process: ended by {error!r}")
         tree = self.site.network.ensemble.leader
         if not (first and outcome.problems):
-            given = (self.plan, tree, self.place, self.facts, self.depositor, self.operator, self.outside)
-            outcome.problems += Ended(*given, self._faults_of).judge()
+            ended = Ended(tree, self.place, self.operator, self.site.outside, self._faults_of)
+            outcome.problems += ended.judge()
         outcome.seconds = world.now - began
         outcome.trace = world.trace.hexdigest()
         outcome.rows = sorted(self.facts.rows)
@@ -356,7 +357,7 @@ FAULTS_OF_A_HISTORY: dict[str, Callable[[History, Process], object]] = {
     "session expired": History.expire,
     "process frozen": lambda history, process: history.world.freeze(process, history.chance.random() * 3),
     "process frozen for longer than its session": History.freeze_long,
-    "broker wiped": lambda history, _: history.broker.wipe(),
+    "broker wiped": lambda history, _: history.site.broker.wipe(),
     "broker away": History.stop_redis,
     "power cut": History.cut_power,
     "disk full": lambda history, _: history.disk.fill(history.chance.random() * 20),

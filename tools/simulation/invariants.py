@@ -4,25 +4,27 @@ import json
 import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
+
+from kazoo.protocol.serialization import CheckVersion, Create, Delete, SetData
 
 from pipeline.states import BATCH, JOB, Bucket, JobState
 from tasks import retention
-from tools.simulation.ensemble import Change, Check, CloseSession, Create, Delete, Ensemble, Put, Tree
+from tools.simulation.ensemble import Change, CloseSession, Ensemble, Tree
+from tools.simulation.facts import Facts
 from tools.simulation.world import Process
 
 _QUEUES = tuple(f"/jobs/states/{state.value}" for state in JobState)
 
 _BUCKET = {JobState.COMPLETED: Bucket.COMPLETED, JobState.FAILED: Bucket.FAILED}
 
-
 SPACE = "/space/working"
 
 GRACE = 0.1
 """Seconds within which a process that runs has noticed that its lock is gone, and publishes nothing more."""
 
-_STATUS = re.compile(r"(/(?:jobs|batches)/\w+)/status")
 _STAGED = re.compile(r"/staging/(jid\d+)-\w+/(?!draft)")
+_OF_JOB = re.compile(r"/jobs/(jid\d+)/status|/(?:jobs|batches/\w+)/states/[\w-]+/(?:\d+-)?(jid\d+)")
 _EMPTIES = f" {retention.BY}".encode()
 """The end of the lock under which the content of a job is removed, which is no attempt."""
 _ANY = -1
@@ -30,20 +32,14 @@ _ANY = -1
 _ROWS = {(str(row.source), str(row.target)) for machine in (JOB, BATCH) for row in machine.every_row}
 
 
-class _Record(NamedTuple):
-    """A job or a batch, as the rules know it before a change."""
-
-    status: dict[str, Any]
-    owner: int
-    """The session that holds its lock; 0 if none does."""
-
-
 @dataclass
 class Rules:
     """What each change has to keep; knows statuses and locks as they were before it."""
 
-    records: dict[str, _Record] = field(default_factory=dict)
-    """Path of a job or a batch -> its record."""
+    facts: Facts
+    """As before the change."""
+    owners: dict[str, int] = field(default_factory=dict)
+    """Path of a job or a batch -> the session that has its lock, or had it last."""
     lost: dict[str, float] = field(default_factory=dict)
     """The same path -> when its lock was last taken away from its holder."""
 
@@ -53,29 +49,27 @@ class Rules:
         """The rules that a change by a session has broken."""
         tree = ensemble.leader
         if CloseSession() in changes:
-            self.lost |= {place: now for place, known in self.records.items() if known.owner == session}
+            self.lost |= {place: now for place, owner in self.owners.items() if owner == session}
         for change in changes:
-            if isinstance(change, Put) and (of := _STATUS.fullmatch(change.path)) and of[1] in self.records:
-                known = self.records[of[1]]
-                owner = known.owner if known.owner in ensemble.sessions else 0
-                yield from _moved(of[1], _Record(known.status, owner), change, changes, session)
+            place = _record_of(change)
+            if isinstance(change, SetData) and place and change.path == f"{place}/status":
+                owner = self.owners.get(place, 0)
+                owner = owner if owner in ensemble.sessions else 0
+                _, kind, name = place.split("/")
+                yield from _moved(place, self.facts.known(kind)[name], owner, change, changes, session)
         for place in dict.fromkeys(filter(None, map(_record_of, changes))):
-            self._learn(tree, place, session, now)
+            lock = tree.nodes.get(f"{place}/lock")
+            last, owner = self.owners.pop(place, 0), lock.owner if lock else 0
+            if last not in (0, owner, session):
+                self.lost[place] = now
+            if owner:
+                self.owners[place] = owner
         for jid in dict.fromkeys(filter(None, map(_job_of, changes))):
             status = tree.nodes.get(f"/jobs/{jid}/status")
             if status is not None:
                 yield from _places(tree, jid, JobState(json.loads(status.data)["status"]))
         if any(getattr(change, "path", "").startswith(SPACE) for change in changes):
             yield from _reserved(tree)
-
-    def _learn(self, tree: Tree, place: str, session: int, now: float) -> None:
-        status, lock = (tree.nodes.get(f"{place}/{name}") for name in ("status", "lock"))
-        known = self.records.pop(place, None)
-        owner = 0 if lock is None else lock.owner
-        if known is not None and known.owner not in (0, owner, session):
-            self.lost[place] = now
-        if status is not None:
-            self.records[place] = _Record(json.loads(status.data), owner)
 
     def before_effect(
         self, process: Process, sessions: Collection[int], name: str, paths: Sequence[Any], now: float
@@ -85,9 +79,8 @@ class Rules:
         if staged is None or "/extensions/" in str(paths[1]):
             return
         place = f"/jobs/{staged[1]}"
-        known = self.records.get(place)
         since = max(self.lost.get(place, 0.0), process.frozen_until)
-        if (known is None or known.owner not in sessions) and now - since > GRACE:
+        if self.owners.get(place) not in sessions and now - since > GRACE:
             yield f"owner: {process.name} publishes the version of {staged[1]}, whose lock it does not hold"
 
 
@@ -96,12 +89,14 @@ def _record_of(change: Change) -> str:
     return place if name in ("status", "lock") and place.count("/") == 2 else ""
 
 
-def _moved(place: str, before: _Record, put: Put, changes: Sequence[Change], session: int) -> Iterator[str]:
+def _moved(
+    place: str, was: dict[str, Any], owner: int, put: SetData, changes: Sequence[Change], session: int
+) -> Iterator[str]:
     """A status changes under its version, and under the lock of who changes it, or while nobody has it.
 
     An epoch has one dispatch, and an attempt is counted when it begins.
     """
-    who, was, now = place.rpartition("/")[2], before.status, json.loads(put.data)
+    who, now = place.rpartition("/")[2], json.loads(put.data)
     machine = JOB if place.startswith("/jobs/") else BATCH
     locking = [change for change in changes if getattr(change, "path", "") == f"{place}/lock"]
     on_lock = set(map(type, locking))
@@ -113,24 +108,21 @@ def _moved(place: str, before: _Record, put: Put, changes: Sequence[Change], ses
         yield f"fence: {who} changes whatever its version is"
     if moves and (was["status"], now["status"]) not in _ROWS:
         yield f"table: {who} moves from {was['status']} to {now['status']}"
-    if before.owner not in (0, session) and Delete not in on_lock:
+    if owner not in (0, session) and Delete not in on_lock:
         yield f"owner: {who} changes while another session has its lock"
-    if raised and not on_lock and before.owner != session:
+    if raised and not on_lock and owner != session:
         yield f"lock: {who} changes, and nothing was asked of its lock"
     handed = now.get("handed_back") and not was.get("handed_back")
-    if not 0 <= raised <= 1 or (not raised and (moves or handed or _dispatched(was, now))):
+    dispatched = was.get("dispatched_at") != now.get("dispatched_at")
+    if not 0 <= raised <= 1 or (not raised and (moves or handed or dispatched)):
         yield f"epoch: {who} goes from epoch {was['epoch']} to {now['epoch']}"
-    if before.owner == session and now["status"] == JobState.FAILED and now.get("kind") == "system":
+    if owner == session and now["status"] == JobState.FAILED and now.get("kind") == "system":
         yield f"failed: {who} fails by itself: {now['message']}"
-    passed_on = machine is JOB and moves and (begins or Check in on_lock)
+    passed_on = machine is JOB and moves and (begins or CheckVersion in on_lock)
     if counted != begins + passed_on:
         yield f"attempt: {who} counts {counted} more attempts"
     if counted and was["status"] not in machine.working():
         yield f"attempt: {who} is begun although it is {was['status']}"
-
-
-def _dispatched(was: dict[str, Any], now: dict[str, Any]) -> bool:
-    return bool(was.get("dispatched_at") != now.get("dispatched_at"))
 
 
 def _reserved(tree: Tree) -> Iterator[str]:
@@ -142,17 +134,8 @@ def _reserved(tree: Tree) -> Iterator[str]:
 
 
 def _job_of(change: Change) -> str:
-    if not isinstance(change, Create | Put | Delete):
-        return ""
-    match change.path.split("/"):
-        case ["", "jobs", "states", _, entry]:
-            return entry.partition("-")[2]
-        case ["", "jobs", jid, "status"]:
-            return jid
-        case ["", "batches", _, "states", _, jid]:
-            return jid
-        case _:
-            return ""
+    of = _OF_JOB.fullmatch(getattr(change, "path", ""))
+    return str(of[of.lastindex]) if of and of.lastindex else ""
 
 
 def _places(tree: Tree, jid: str, state: JobState) -> Iterator[str]:

@@ -11,10 +11,9 @@ from typing import Any
 
 from pipeline.states import BATCH, JOB, BatchState, FailureKind, JobState
 from tools.simulation.ensemble import Tree
-from tools.simulation.facts import Facts
+from tools.simulation.invariants import SPACE
 from tools.simulation.outside import Outside
-from tools.simulation.people import Depositor, Operator
-from tools.simulation.plan import Plan
+from tools.simulation.people import Operator
 
 _IDENTIFIERS = re.compile("/jobs/jid[^/]+/identifiers")
 
@@ -23,24 +22,28 @@ _IDENTIFIERS = re.compile("/jobs/jid[^/]+/identifiers")
 class Ended:
     """A history that is over."""
 
-    plan: Plan
     tree: Tree
     home: Path
-    facts: Facts
-    depositor: Depositor
     operator: Operator
     outside: Outside
     faults_of: Mapping[str, list[float]]
     """Process -> when it had a fault; empty: all processes."""
+
+    def __post_init__(self) -> None:
+        self.plan, self.facts, self.depositor = (
+            self.operator.plan,
+            self.operator.facts,
+            self.operator.depositor,
+        )
 
     def judge(self) -> Iterator[str]:
         yield from self._named()
         yield from self._jobs()
         yield from self._storage()
         yield from self._services()
-        for path in self.tree.nodes:
-            if path.startswith("/space/working/") and not self._is_failed(path.rpartition("/")[2]):
-                yield f"space: {path} is left, although nothing needs space"
+        for jid in self.tree.nodes[SPACE].children:
+            if self.facts.jobs[jid]["status"] != JobState.FAILED:
+                yield f"space: {SPACE}/{jid} is left, although nothing needs space"
 
     def _named(self) -> Iterator[str]:
         """An ARK names one object, and a local id has one ARK; each job of a history has one local id."""
@@ -52,9 +55,6 @@ class Ended:
             yield from (
                 f"ark: the {what} {name} is given {times[name]} times" for name in times if times[name] > 1
             )
-
-    def _is_failed(self, jid: str) -> bool:
-        return bool(self.facts.jobs[jid]["status"] == JobState.FAILED)
 
     def _may_end(self, jid: str) -> bool:
         """Whether a person ended the job, or its batch."""
@@ -96,16 +96,14 @@ class Ended:
         yield from _damaged(folders)
         inventories = list(folders.values())
         versions = sum(len(inventory["versions"]) for inventory in inventories)
-        stored = {jid for jid in facts.jobs if jid in facts.stored}
+        reached = [(one, JobState(state)) for one, state in facts.reached if one in facts.jobs]
         # a job that ended may have ended after its version was stored, and before it moved
-        doubtful = {
-            jid
-            for jid, status in facts.jobs.items()
-            if jid not in stored and JOB.facts[JobState(status["status"])].failed and jid in facts.processed
-        }
-        if not len(stored) <= versions <= len(stored | doubtful):
-            most = len(stored | doubtful)
-            yield f"versions: {len(stored)} to {most} jobs were stored, and storage has {versions} versions"
+        failed = {one for one, job in facts.jobs.items() if JOB.facts[JobState(job["status"])].failed}
+        stored = {jid for jid, state in reached if JOB.facts[state].stored}
+        processed = {jid for jid, state in reached if state is JobState.PROCESSING}
+        least, most = len(stored), len(stored | (failed & processed))
+        if not least <= versions <= most:
+            yield f"versions: {least} to {most} jobs were stored, and storage has {versions} versions"
         completed = {facts.names[jid] for jid in facts.in_state(JobState.COMPLETED)}
         holders: dict[str, set[str]] = {}
         for digest, name in self.depositor.sources.digests.items():  # a source may have changed its content

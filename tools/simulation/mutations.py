@@ -60,6 +60,14 @@ def _counted_twice(real: Any) -> Any:
     return acquire
 
 
+def _of_the_same_epoch(real: Any) -> Any:
+    return lambda was, **changes: real(was, **{**changes, "epoch": was.epoch})
+
+
+def _finding_none_lost(real: Any) -> Any:
+    return lambda *given, **more: replace(real(*given, **more), tickets=(), lost=())
+
+
 def _without(kind: type) -> Callable[[Any], Any]:
     """The operations of a function but those of this kind."""
     return lambda real: lambda *given: tuple(one for one in real(*given) if not isinstance(one, kind))
@@ -77,27 +85,19 @@ def _before_fence(real: Any) -> Any:
     return fence
 
 
-def _write_missing(_: Any) -> Any:
+def _write_missing(stores: Any, given: Any) -> None:
     """The defect of seed 5 of the first histories."""
-
-    def write_missing(stores: Any, given: Any) -> None:
-        for store in stores.every:
-            if store.read_deployment() is None:
-                store.write_deployment(given)
-
-    return write_missing
+    for store in stores.every:
+        if store.read_deployment() is None:
+            store.write_deployment(given)
 
 
-def _gone_while_stored(_: Any) -> Any:
+def _gone_while_stored(job: Any, context: Any) -> Any:
     """Seed 721 of chaos: content that goes while it is stored fails the job."""
-
-    def process_content(job: Any, context: Any) -> Any:
-        submitted = process._read_content(job, context)
-        identity = process.identify(job, context.profile, context, submitted.local_id)
-        job = job.model_copy(update={"identifiers": identity.identifiers})
-        return process._store_once(job, context, submitted, identity)
-
-    return process_content
+    submitted = process._read_content(job, context)
+    identity = process.identify(job, context.profile, context, submitted.local_id)
+    job = job.model_copy(update={"identifiers": identity.identifiers})
+    return process._store_once(job, context, submitted, identity)
 
 
 def _vanished_lock_kept(real: Any) -> Any:
@@ -122,13 +122,7 @@ MUTATIONS: dict[str, Sequence[tuple[Any, str, Callable[[Any], Any]]]] = {
     "counted-twice": [(run, "acquire", _counted_twice)],
     "lock-taken-from-others": [(record, "take_lock", _without(Create))],
     "busy-record-dispatched": [(record, "require_free", _always(()))],
-    "epoch-kept": [
-        (
-            record,
-            "_begin_epoch",
-            lambda real: lambda was, **changes: real(was, **{**changes, "epoch": was.epoch}),
-        )
-    ],
+    "epoch-kept": [(record, "_begin_epoch", _of_the_same_epoch)],
     "ticket-unchecked": [(module, "check_ticket", _always(None)) for module in (record, run)],
     "queue-entry-left": [(jobs, "change_queue", _without(Delete))],
     "bucket-skipped": [(jobs, "change_bucket", _always(()))],
@@ -139,19 +133,13 @@ MUTATIONS: dict[str, Sequence[tuple[Any, str, Callable[[Any], Any]]]] = {
     "guard-before-fence": [(ZooKeeperJobRecord, "fence", _before_fence)],
     # either lock is enough while every host has one storage: so both go
     "object-unlocked": [
-        (locks, "exclusive", lambda _: lambda *_, **__: nullcontext()),
-        (disk, "locked", lambda _: lambda *_, **__: nullcontext()),
+        (locks, "exclusive", _always(nullcontext())),
+        (disk, "locked", _always(nullcontext())),
     ],
     "version-stored-again": [(reading.OcflReader, "version_of", _always(None))],
-    "lost-job-left": [
-        (
-            recovery,
-            "sweep_jobs",
-            lambda real: lambda *given, **more: replace(real(*given, **more), tickets=(), lost=()),
-        )
-    ],
+    "lost-job-left": [(recovery, "sweep_jobs", _finding_none_lost)],
     "id-overwritten": [
-        (deployment, "_write_missing", _write_missing),
+        (deployment, "_write_missing", lambda _: _write_missing),
         (writer, "add", lambda _: writer.replace),
     ],
     # seed 90317 of chaos: a stored version is compared with what was downloaded afterwards
@@ -159,7 +147,7 @@ MUTATIONS: dict[str, Sequence[tuple[Any, str, Callable[[Any], Any]]]] = {
         *((earlier_version, name, _always(None)) for name in ("find", "look")),
         (earlier_version, "is_of", _always(False)),
     ],
-    "gone-while-stored": [(process, "_process", _gone_while_stored)],
+    "gone-while-stored": [(process, "_process", lambda _: _gone_while_stored)],
     "vanished-lock-kept": [(locks, "drop", _vanished_lock_kept)],
 }
 """Name -> module or class, the name in it, and what takes the place of its value."""

@@ -130,11 +130,11 @@ class Outside:
             self._deliver(name, answered)
             return Response(200, Headers([]), url)
 
-        def refuse() -> Response:
-            return Response(self.world.chance.choice((410, 503)), Headers([]), url)
-
+        choice = self.world.chance.choice
         try:
-            answer: Response = self._ask("callback POST", name, effect, refuse)
+            answer: Response = self._ask(
+                "callback POST", name, effect, lambda: Response(choice((410, 503)), Headers([]), url)
+            )
         except ConnectionError as error:
             raise Dropped("the connection was closed") from error
         return answer

@@ -9,11 +9,9 @@ import fcntl
 import os
 import queue
 import random
-import secrets
 import sys
 import threading
 import time
-import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, tzinfo
@@ -25,20 +23,18 @@ from typing import Any, Self
 from tools.simulation import clock
 from tools.simulation.disk import Disk
 from tools.simulation.replacing import replacing
-from tools.simulation.world import Process, Task, World
+from tools.simulation.world import Task, World
 
 OURS = ("pipeline", "zkstate", "tasks", "operations", "entrypoints", "plugins")
 """The packages whose `datetime` is replaced."""
 
 
-class _World:
-    """The world of the current history; locks and thread-local values outlive none."""
-
-    current: World
+_current: list[World] = []
 
 
 def world() -> World:
-    return _World.current
+    """That of the current history; locks and thread-local values outlive none."""
+    return _current[0]
 
 
 class Lock:
@@ -123,6 +119,7 @@ def _start(self: threading.Thread) -> None:
     own = world()
     task = own.current
     assert task is not None, "the preparation of a history starts a thread"
+    self._simulated_end = threading.Event()  # type: ignore[attr-defined]
     started = own.spawn(task.process, partial(_run_thread, self))
     started.thread = self
     self._started.set()  # type: ignore[attr-defined]
@@ -135,33 +132,21 @@ def _run_thread(self: threading.Thread) -> None:
         world().note(self.name, "thread failed", repr(error))
         raise
     finally:
-        self._simulated_end = True  # type: ignore[attr-defined]
-        for task in self.__dict__.pop("_simulated_waiting", []):
-            world().wake(task)
+        self._simulated_end.set()  # type: ignore[attr-defined]
 
 
 def _join(self: threading.Thread, timeout: float | None = None) -> None:
-    own = world()
-    if not _ended(self):
-        assert own.current is not None
-        self.__dict__.setdefault("_simulated_waiting", []).append(own.current)
-        own.park(timeout)
-
-
-def _ended(self: threading.Thread) -> bool:
-    return bool(self.__dict__.get("_simulated_end"))
+    self._simulated_end.wait(timeout)  # type: ignore[attr-defined]
 
 
 def _is_alive(self: threading.Thread) -> bool:
-    return self._started.is_set() and not _ended(self)  # type: ignore[attr-defined]
+    return self._started.is_set() and not self._simulated_end.is_set()  # type: ignore[attr-defined]
 
 
 _MAIN = threading.main_thread()
 
-Flock = Callable[[Any, int], None]
 
-
-def _flock(real: Flock, file: Any, operation: int) -> None:
+def _flock(real: Callable[[Any, int], None], file: Any, operation: int) -> None:
     """A lock of a file: who waits lets others continue; the lock ends with the simulated process."""
     while True:
         try:
@@ -173,15 +158,7 @@ def _flock(real: Flock, file: Any, operation: int) -> None:
             world().park(0.01)
     task = world().current
     if task is not None and isinstance(file, int) and not operation & fcntl.LOCK_UN:
-        if not task.process.locked:
-            task.process.at_end.append(partial(_unlock, real, task.process))
         task.process.locked[file] = None
-
-
-def _unlock(real: Flock, process: Process) -> None:
-    for descriptor in process.locked:
-        real(descriptor, fcntl.LOCK_UN)
-    process.locked.clear()
 
 
 def _close(real: Callable[[int], None], descriptor: int) -> None:
@@ -219,7 +196,7 @@ EFFECTS = ("replace", "rename", "link", "unlink", "rmdir", "mkdir", "fsync")
 @contextmanager
 def patched(own: World, disk: Disk | None = None) -> Iterator[None]:
     """The world's time, threads, chance and places, for this block; and its disk, if it has one."""
-    _World.current = own
+    _current[:] = [own]
     chance = random.Random(f"secrets {own.seed}")
     clock.use(lambda: own.now)
     try:
@@ -260,9 +237,6 @@ def _values(own: World, chance: random.Random) -> Iterator[tuple[Any, str, Any]]
     yield threading.Thread, "is_alive", _is_alive
     yield os, "urandom", chance.randbytes
     yield random, "_urandom", chance.randbytes
-    yield secrets, "token_bytes", lambda size=32: chance.randbytes(size)
-    yield secrets, "token_hex", lambda size=16: chance.randbytes(size).hex()
-    yield uuid, "uuid4", lambda: uuid.UUID(bytes=chance.randbytes(16), version=4)
     yield os, "getpid", lambda: own.current.process.pid if own.current else 1
     yield os, "_exit", lambda code: own.kill(own.current.process, f"_exit {code}") if own.current else None
     yield os, "close", partial(_close, os.close)

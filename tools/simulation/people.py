@@ -21,7 +21,7 @@ from pipeline.records import Submission, SubmissionType
 from pipeline.states import BATCH, JOB, BatchState, Event, FailureKind, JobState
 from pipeline.working_storage.workspace import folder_at
 from tools.simulation.facts import Facts, rows_of
-from tools.simulation.plan import ACTS, VERBS, Plan
+from tools.simulation.plan import ACTS, JOBS, LENGTH, VERBS, Plan
 from tools.simulation.script import ACT, DEPOSIT, Item, Script
 from tools.simulation.stand_ins import Sources
 from tools.simulation.world import World
@@ -71,10 +71,8 @@ class Depositor:
     script: Script
     plan: Plan
     facts: Facts
-    left: int
+    left: int = JOBS
     """Objects to deposit."""
-    length: float
-    """Virtual seconds from the first deposit to the last, about."""
     flaws: dict[str, str] = field(default_factory=dict)
     """Name -> why it may be refused."""
     bids: list[str] = field(default_factory=list)
@@ -88,21 +86,20 @@ class Depositor:
     chance: Random = field(default_factory=Random)
     """That of the present deposit."""
     _deposits: int = 0
-    _next: Submission | None = None
-    """The deposit that is not confirmed yet; a depositor's system has it after a crash, too."""
-    _names: tuple[str, ...] = ()
-    """The names of its objects."""
+    _next: tuple[Submission, tuple[str, ...]] | None = None
+    """The deposit that is not confirmed yet, and the names of its objects; a depositor's system has it after
+    a crash, too."""
 
     def deposit(self, site: Site, until: float) -> None:
         """Deposit what is left, then correct what was refused; what a fault ended is tried again."""
         while self.left:
-            given = self._next = self._next or self._prepared()
+            given, names = self._next = self._next or self._prepared()
             if self.script.happens(Item(DEPOSIT, self._deposits)):
-                bid = self._again(partial(submission.submit, site, DEPOSITOR, given))
+                bid = self._submitted(site, given)
                 self.bids.append(bid)
                 self._first.append(bid)
-                self.bid_of |= dict.fromkeys(self._names, bid)
-            self.left, self._next = self.left - len(self._names), None
+                self.bid_of |= dict.fromkeys(names, bid)
+            self.left, self._next = self.left - len(names), None
         while self.world.now < until:
             for bid in [one for one in self.facts.in_state(BatchState.FAILED) if one in self._first]:
                 try:
@@ -114,21 +111,22 @@ class Depositor:
             self.world.park(5.0)
         self.done = True
 
-    def _again(self, submit: Callable[[], submission.Submitted]) -> str:
+    def _submitted(self, site: Site, given: Submission) -> str:
         while True:
             try:
-                return submit().bid
+                return submission.submit(site, DEPOSITOR, given).bid
             except ArklineError as error:
                 self.world.note("depositor", "tries again", str(error))
                 self.world.park(3.0)
 
-    def _prepared(self) -> Submission:
-        """The next deposit, after some time."""
+    def _prepared(self) -> tuple[Submission, tuple[str, ...]]:
+        """The next deposit and the names of its objects, after some time."""
         chance = self.chance = self.script.chance(DEPOSIT, self._deposits + 1)
-        self.world.park(chance.random() * self.length / 6)
+        self.world.park(chance.random() * LENGTH / 6)
         self._deposits += 1
         number = self._deposits
         collection = chance.choice(sorted(COLLECTIONS))
+        given: dict[str, object] = {"profile_name": collection, "idempotency_key": f"deposit {number}"}
         # a depositor may consent to new versions where the collection does not
         versions = collection == UPDATED or (collection == PLAIN and chance.random() < 0.3)
         size = min(self.left, chance.randint(1, LETTERS if versions else 10))
@@ -142,28 +140,19 @@ class Depositor:
                 self.flaws.setdefault(name, ODD)
             if versions and not consents:
                 self.flaws.setdefault(name, CONSENT)
-            rows.append(
-                (url, name, f"{collection}-{letters[one]}" if versions else f"object-{number}-{one}", digest)
-            )
-        self._names = tuple(row[1] for row in rows)
-        given = {
-            "profile_name": collection,
-            "idempotency_key": f"deposit {number}",
-            "new_version": consents and collection == PLAIN,
-            "priority": chance.choice((None, 0, 5, 90)),
-        }
+            local_id = f"{collection}-{letters[one]}" if versions else f"object-{number}-{one}"
+            rows.append((url, name, local_id, digest))
+        given |= {"new_version": consents and collection == PLAIN}
+        given |= {"priority": chance.choice((None, 0, 5, 90))}
         if size == 1:
-            url, _, local_id, digest = rows[0]
-            payload = {
-                "payload_url": url,
-                "type": SubmissionType.FILE,
-                "local_id": (local_id,),
-                "digest": digest,
-            }
+            given |= {"type": SubmissionType.FILE, "local_id": (local_id,), "digest": digest}
         else:
-            manifest = self.sources.put(f"d{number}.checkm", _manifest(rows).encode())
-            payload = {"payload_url": manifest, "type": SubmissionType.SINGLE_FILE_BATCH_MANIFEST}
-        return submission.checked({**given, **payload})
+            url, given["type"] = (
+                self.sources.url(f"d{number}.checkm"),
+                SubmissionType.SINGLE_FILE_BATCH_MANIFEST,
+            )
+            self.sources.content[url] = _manifest(rows).encode()
+        return submission.checked({**given, "payload_url": url}), tuple(row[1] for row in rows)
 
     def _put(self, name: str) -> tuple[str, Digest | None]:
         """Offer the content, unless it is to be missing; returns its URL, and the digest that is declared."""
@@ -176,8 +165,9 @@ class Depositor:
         declared = Digest(algorithm="sha-512", value=value[::-1]) if flaw == DIGEST else None
         if flaw == MISSING:
             self._contents[name] = body
-            return self.sources.url(name), declared
-        return self.sources.put_file(name, body), declared
+        else:
+            self.sources.put_file(name, body)
+        return self.sources.url(name), declared
 
     def _correct(self, site: Site, bid: str) -> None:
         """Deposit again what failed by its content, and is not deposited again yet."""
@@ -234,7 +224,7 @@ class Operator:
             if not self.script.happens(Item(ACT, number)):
                 continue
             if chosen in ACTS:
-                self._try(chosen, partial(getattr(self, ACTS[chosen]), site))
+                self._try(chosen, partial(getattr(self, chosen.replace(" ", "_")), site))
             else:
                 self._raise(site, chosen)
 
@@ -293,12 +283,11 @@ class Operator:
         while not (listed := self.facts.in_state(row.source)) and self.world.now < until:
             self.world.park(POLL)
         fit = [one for one in listed if name in rows_of(machine, known[one], row.event, row.target)]
-        if not (fit if sought else listed) or (
-            row.event in (Event.DELETE, Event.REJECT) and chance.random() >= self.plan.ends
-        ):
+        ends = row.event in (Event.DELETE, Event.REJECT)
+        if not (fit if sought else listed) or (ends and chance.random() >= self.plan.ends):
             return
         chosen = chance.choice(fit or listed)
-        if row.event in (Event.DELETE, Event.REJECT):
+        if ends:
             self.ended[chosen] = None
         if machine is BATCH and row.event is Event.FAIL:
             self._cancel(site, chosen)
@@ -312,7 +301,7 @@ class Operator:
         self.world.park(self.chance.random() * 8)
         self._try("unpause", partial(holds.unpause, site, OPERATOR))
 
-    def hold(self, site: Site) -> None:
+    def hold_a_collection(self, site: Site) -> None:
         """Hold a collection, or release the one on hold."""
         held, self._held = self._held, ""
         if held:
@@ -321,7 +310,7 @@ class Operator:
             self._held = self.chance.choice(sorted(COLLECTIONS))
             holds.hold_collection(site, OPERATOR, self._held, reason=REASON)
 
-    def change_profile(self, site: Site) -> None:
+    def change_a_profile(self, site: Site) -> None:
         """Another text in a profile, which a batch that runs then gets."""
         self._changes += 1
         name = self.chance.choice(sorted(COLLECTIONS))
@@ -353,7 +342,7 @@ class Operator:
             folder = folder_at(site.settings.working, self.facts.bids[jid], jid)
             shutil.rmtree(folder / "producer", ignore_errors=True)
 
-    def deliver(self, site: Site) -> None:
+    def deliver_a_callback(self, site: Site) -> None:
         ended = (*self.facts.in_state(JobState.COMPLETED), *self.facts.in_state(JobState.FAILED))
         for jid in self._one_of(ended) if self.plan.callbacks else ():
             callbacks.deliver(site, OPERATOR, jid, reason=REASON)
@@ -373,9 +362,5 @@ def _is_over(status: dict[str, object]) -> bool:
     return done or (status["status"] == JobState.FAILED and status.get("kind") == FailureKind.CONTENT)
 
 
-_ONWARD = {
-    JobState.HELD: Event.RELEASE,
-    JobState.REVIEW: Event.APPROVE,
-    JobState.FAILED: Event.RESUME,
-}
+_ONWARD = {JobState.HELD: Event.RELEASE, JobState.REVIEW: Event.APPROVE, JobState.FAILED: Event.RESUME}
 """State in which a job waits for a person -> the verb that leads it further."""

@@ -21,16 +21,17 @@ VERBS = {
 }
 """The rows that a person raises."""
 
-ACTS = {
-    "pause": "pause",
-    "hold a collection": "hold",
-    "change a profile": "change_profile",
-    "cancel": "cancel",
-    "remove files": "remove_files",
-    "deliver a callback": "deliver",
-    "overrule": "overrule",
-}
-"""What people do besides, and the method of `people.Operator`."""
+ACTS = (
+    *("pause", "hold a collection", "change a profile", "cancel", "remove files", "deliver a callback"),
+    "overrule",
+)
+"""What people do besides: methods of `people.Operator`."""
+
+JOBS = 20
+"""Objects of a history."""
+
+LENGTH = 60.0
+"""Virtual seconds in which deposits and faults begin."""
 
 LONG = 6
 """Tries that last longer than a history has faults."""
@@ -44,7 +45,6 @@ WORKING = 100_000
 
 @dataclass(frozen=True)
 class Plan:
-    seed: int
     towards: tuple[str, ...]
     """Rows, and pairs as `FAULT at PLACE`."""
     faults: tuple[str, ...]
@@ -89,16 +89,6 @@ class Plan:
             or "remove files" in self.verbs
         )
 
-    @property
-    def pairs(self) -> dict[str, list[str]]:
-        """Place -> the faults that are to be there."""
-        goals: dict[str, list[str]] = {}
-        for goal in self.towards:
-            fault, at, place = goal.partition(" at ")
-            if at:
-                goals.setdefault(place, []).append(fault)
-        return goals
-
 
 def plan_of(seed: int, towards: Sequence[str], faults: Sequence[str], number: int) -> Plan:
     """The plan of a seed, of these kinds of faults, about `number` in all.
@@ -110,11 +100,10 @@ def plan_of(seed: int, towards: Sequence[str], faults: Sequence[str], number: in
     rows = [goal for goal in towards if " at " not in goal]
     sought = {name for row in rows for name in (row, *_before(row))}
     verbs = {name: chance.random() for name in some(tuple(VERBS), 0.5)}
-    verbs |= {act: chance.random() * 3 for act in some(tuple(ACTS), 0.5)}
+    verbs |= {act: chance.random() * 3 for act in some(ACTS, 0.5)}
     verbs |= dict.fromkeys(sorted(sought.intersection((*VERBS, *ACTS))), 10.0)
     wants = " ".join(rows)
     return Plan(
-        seed=seed,
         towards=tuple(towards),
         faults=some(faults, 0.6),
         fault_rate=number / (5000 if towards else 1500) * (0.3 + chance.random()),

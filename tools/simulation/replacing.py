@@ -1,7 +1,7 @@
 """Names of modules and classes that have other values for a block."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 Put = Callable[[Any, str, Any], None]
@@ -10,14 +10,10 @@ Put = Callable[[Any, str, Any], None]
 
 @contextmanager
 def replacing() -> Iterator[Put]:
-    before: list[tuple[Any, str, Any]] = []
+    with ExitStack() as replaced:
 
-    def put(where: Any, name: str, value: Any) -> None:
-        before.append((where, name, vars(where)[name]))
-        setattr(where, name, value)
-
-    try:
-        yield put
-    finally:
-        for where, name, value in reversed(before):
+        def put(where: Any, name: str, value: Any) -> None:
+            replaced.callback(setattr, where, name, vars(where)[name])
             setattr(where, name, value)
+
+        yield put

@@ -12,35 +12,24 @@ import structlog
 import celeryconfig
 import pipeline.notify.callback
 from pipeline import checks
-from pipeline.attempt import Attempt
 from pipeline.http import service
-from pipeline.http.session import ContentSession
 from pipeline.inventory import database
 from pipeline.records import Ticket
 from pipeline.settings import Settings
-from pipeline.sources.fetch import HttpFetcher
+from pipeline.sources import fetch
 from pipeline.states import BATCH, JOB, Queue
 from pipeline.steps import download_space
-from pipeline.steps.context import Clients
+from pipeline.steps.context import Clients, open_clients
 from tasks import after_move, broker, callback, redis_keys, run, stores, worker_context
 from tasks.batch import BATCHES
-from tasks.interruption import Interruption, Release
+from tasks.interruption import Interruption
 from tasks.run import JOBS
 from tasks.scheduled import beat
 from tasks.worker_context import WorkerContext
 from tools.simulation.client import Network, SimulatedClient
 from tools.simulation.outside import Outside
 from tools.simulation.replacing import replacing
-from tools.simulation.stand_ins import (
-    Broker,
-    Checker,
-    Commands,
-    Decoder,
-    Message,
-    OddNames,
-    Publisher,
-    Sources,
-)
+from tools.simulation.stand_ins import Broker, Checker, Decoder, Message, OddNames, Publisher, Sources
 from tools.simulation.world import Process, World
 from zkstate.connection import session
 
@@ -65,47 +54,10 @@ RESTART = 2.0
 """Seconds until a supervisor starts a killed process again."""
 
 
-class _Unwatched(Interruption):
-    """An attempt ends at its own checks; a simulated process has no second thread that ends it."""
-
-    def __init__(self, _: Settings) -> None:
-        """Starts no thread."""
-
-    @contextmanager
-    def when_over(self, attempt: Attempt, release: Release) -> Iterator[None]:
-        yield
-
-
-class _Context(WorkerContext):
-    """The context of one simulated worker process."""
-
-    def __init__(self, settings: Settings, publisher: Any, sources: Sources) -> None:
-        super().__init__(settings, publisher)
-        self._sources = sources
-
-    def interruption(self) -> Interruption:
-        return _Unwatched(self.settings)
-
-    def _open_clients(self, settings: Settings) -> Clients:
-        opened = super()._open_clients(settings)
-        fetcher = _Fetcher(settings, self._sources)
-        given = {"fetcher": fetcher, "decoder": Decoder(), "checker": Checker()}
-        return replace(opened, **given)  # type: ignore[arg-type]
-
-
-class _Fetcher(HttpFetcher):
-    """The real fetcher, on the simulated sources."""
-
-    def __init__(self, settings: Settings, simulated: Sources, *more: Any) -> None:
-        super().__init__(settings, *more)
-        self._simulated = simulated
-
-    def limited_by(self, limiter: Any, sources: Any = None) -> "_Fetcher":
-        return _Fetcher(self._settings, self._simulated, self._timeouts, limiter)
-
-    @property
-    def _session(self) -> ContentSession:
-        return self._simulated  # type: ignore[return-value]
+def _open_clients(settings: Settings, *more: Any) -> Clients:
+    """The real ones, but that decoding and checks are done in the process."""
+    simulated: Any = {"decoder": Decoder(), "checker": Checker()}
+    return replace(open_clients(settings, *more), **simulated)
 
 
 @dataclass
@@ -123,7 +75,8 @@ class Site:
     def start_worker(self, name: str) -> Process:
         world = self.world
         process = world.process(name)
-        context = _Context(self.settings, Publisher(self.broker), self.sources)
+        app: Any = Publisher(self.broker)
+        context = WorkerContext(self.settings, app)
         callback.register(context)
         beat.register(context)
         for queue in Queue:
@@ -137,7 +90,7 @@ class Site:
         self.workers.remove(process)
         self.world.after(RESTART, lambda: self.start_worker(process.name))
 
-    def _work(self, context: _Context) -> None:
+    def _work(self, context: WorkerContext) -> None:
         """Consume messages, one after another."""
         while True:
             message = self.broker.take()
@@ -151,17 +104,13 @@ class Site:
     def start_beat(self) -> None:
         """Beat's messages, each with its own period; the scheduler itself is not simulated."""
         for position, name in enumerate(BEATS):
-            entry = celeryconfig.beat_schedule[name]
-            period = float(str(entry["schedule"]))
-            self._tick(f"beat.{name}", min(period, OFTEN), 0.1 * position)
+            period = min(float(str(celeryconfig.beat_schedule[name]["schedule"])), OFTEN)
+            self.world.after(0.1 * position, partial(self._tick, f"beat.{name}", period))
 
-    def _tick(self, task: str, period: float, first: float) -> None:
-        def tick() -> None:
-            if self.broker.answers:
-                self.broker.send(task, (), expires=max(period, 15.0))
-            self.world.after(period, tick)
-
-        self.world.after(first, tick)
+    def _tick(self, task: str, period: float) -> None:
+        if self.broker.answers:
+            self.broker.send(task, (), expires=max(period, 15.0))
+        self.world.after(period, partial(self._tick, task, period))
 
 
 def consume(context: WorkerContext, message: Message) -> None:
@@ -181,7 +130,6 @@ def consume(context: WorkerContext, message: Message) -> None:
 @contextmanager
 def replaced(site: Site) -> Iterator[None]:
     """The seams where production code reaches ZooKeeper and Redis, for this block."""
-    commands = Commands(site.world, site.broker)
 
     def make_client(settings: Settings) -> SimulatedClient:
         current = site.world.current
@@ -192,11 +140,15 @@ def replaced(site: Site) -> Iterator[None]:
         put(session, "make_client", make_client)
         put(session, "why_unreachable", lambda _: "the simulated ensemble does not answer")
         for module in (redis_keys, after_move, broker, stores):
-            put(module, "client", lambda *_: commands)
+            put(module, "client", lambda *_: site.broker)
         put(broker, "publisher", lambda _: Publisher(site.broker))
         put(beat, "read_queues", site.broker.queued)
         put(stores, "_place", lambda _: "simulated")
-        put(worker_context, "count", lambda *_: None)
+        put(worker_context, "open_clients", _open_clients)
+        # an attempt ends at its own checks: no second thread of a simulated process ends it
+        put(Interruption, "__init__", lambda *_: None)
+        put(Interruption, "when_over", lambda *_: nullcontext())
+        put(fetch, "ContentSession", lambda *_, **__: site.sources)
         put(checks, "installed", lambda _: OddNames)
         for name, size in STEPS.items():
             put(download_space, name, size)

@@ -2,11 +2,12 @@
 
 import heapq
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import sha512
+from itertools import count
 from types import SimpleNamespace
 from typing import Any
 
@@ -40,14 +41,14 @@ class Message:
 
 
 class Broker:
-    """The messages that wait for a worker, and what scripts keep in Redis. May lose, repeat and forget."""
+    """The messages that wait for a worker, and the client of Redis. May lose, repeat and forget."""
 
     def __init__(self, world: World, script: Script, plan: Plan) -> None:
         self._world, self._script, self._plan = world, script, plan
         self._messages: list[Message] = []
-        self._numbers = 0
+        self._numbers = count()
         self.answers = True
-        self.keys: dict[str, float] = {}
+        self._keys: dict[str, float] = {}
         """Key -> when it expires."""
 
     def send(
@@ -67,8 +68,7 @@ class Broker:
             longest.append(LATE)
         until = float("inf") if expires is None else world.now + expires
         for seconds in longest:
-            self._numbers += 1
-            message = Message(priority, self._numbers, task, arguments, until)
+            message = Message(priority, next(self._numbers), task, arguments, until)
             world.after(world.chance.random() * seconds, partial(heapq.heappush, self._messages, message))
 
     def take(self) -> Message | None:
@@ -82,7 +82,7 @@ class Broker:
     def wipe(self) -> None:
         self._world.note("broker", "wiped", f"{len(self._messages)} messages")
         self._messages.clear()
-        self.keys.clear()
+        self._keys.clear()
 
     def queued(self, _: Settings) -> Queued:
         """As tasks.broker.read_queues."""
@@ -92,32 +92,16 @@ class Broker:
         tickets = {(hint["id"], hint["epoch"]) for hint in hints if isinstance(hint, dict)}
         return Queued(frozenset(tickets))
 
-    def __len__(self) -> int:
-        return len(self._messages)
-
-
-def _short(arguments: tuple[Any, ...]) -> str:
-    return " ".join(
-        f"{one['id']} {one['state']} {one['epoch']}" if isinstance(one, dict) else str(one)
-        for one in arguments
-    )
-
-
-class Commands:
-    """What `tasks.redis_keys.client` returns: the commands and scripts that production code uses."""
-
-    def __init__(self, world: World, broker: Broker) -> None:
-        self._world, self._broker = world, broker
+    # --- the commands and scripts that production code uses of Redis
 
     def _live(self, key: str) -> bool:
-        if not self._broker.answers:
+        if not self.answers:
             raise redis.ConnectionError("Redis does not answer")
-        return self._broker.keys.get(key, 0.0) > self._world.now
+        return self._keys.get(key, 0.0) > self._world.now
 
     def set(self, key: str, _: object, ex: float | None = None, px: float | None = None) -> bool:
         self._live(key)
-        seconds = ex if ex is not None else (px or 1e12) / 1000
-        self._broker.keys[key] = self._world.now + seconds
+        self._keys[key] = self._world.now + (ex if ex is not None else (px or 1e12) / 1000)
         return True
 
     def get(self, key: str) -> bytes | None:
@@ -125,7 +109,7 @@ class Commands:
 
     def delete(self, key: str) -> int:
         was = self._live(key)
-        self._broker.keys.pop(key, None)
+        self._keys.pop(key, None)
         return int(was)
 
     def zadd(self, key: str, *_: object, **__: object) -> int:
@@ -136,12 +120,19 @@ class Commands:
         """The request of a feed, or the number of messages that wait."""
         if "'NX'" in script:
             complete, requested = values[:2]
-            if self._live(complete) or self._live(requested) or len(self._broker) >= int(values[keys]):
+            if self._live(complete) or self._live(requested) or len(self._messages) >= int(values[keys]):
                 return 0
-            self._broker.keys[requested] = self._world.now + float(values[keys + 1])
+            self._keys[requested] = self._world.now + float(values[keys + 1])
             return 1
         self._live("")
-        return len(self._broker)
+        return len(self._messages)
+
+
+def _short(arguments: tuple[Any, ...]) -> str:
+    return " ".join(
+        f"{one['id']} {one['state']} {one['epoch']}" if isinstance(one, dict) else str(one)
+        for one in arguments
+    )
 
 
 class Publisher:
@@ -173,9 +164,6 @@ class Decoder:
         for result in server.FUNCTIONS[request.function](arguments, request.body, attempt):
             yield json.loads(json.dumps(result))
 
-    def close(self) -> None:
-        """There is no process."""
-
 
 class OddNames:
     """A check that finds something in files with `odd` in their names."""
@@ -195,24 +183,12 @@ class Checker:
         attempt.check()
         return "1"
 
-    def run(
-        self,
-        opening: Opening,
-        files: Sequence[CheckedFile],
-        attempt: Attempt,
-        on_finding: Callable[[CheckedFile, CheckFinding], None],
-        on_death: Callable[[CheckedFile], None],
-        on_version: Callable[[str], None],
-    ) -> None:
-        on_version(self.version(opening, attempt))
+    def run(self, opening: Opening, files: Sequence[CheckedFile], attempt: Attempt, **on: Any) -> None:
+        on["on_version"](self.version(opening, attempt))
         for file in files:
             attempt.check()
-            is_odd = "odd" in file.path
-            verdict = CheckVerdict.FOUND if is_odd else CheckVerdict.FINE
-            on_finding(file, CheckFinding(path=file.path, verdict=verdict, code="odd" if is_odd else ""))
-
-    def close(self) -> None:
-        """There is no process."""
+            verdict, code = (CheckVerdict.FOUND, "odd") if "odd" in file.path else (CheckVerdict.FINE, "")
+            on["on_finding"](file, CheckFinding(path=file.path, verdict=verdict, code=code))
 
 
 class Sources:
@@ -224,26 +200,15 @@ class Sources:
         self.digests: dict[str, str] = {}
         """sha512 of each content that a file has had -> its name."""
 
-    def put_file(self, name: str, body: bytes) -> str:
+    def put_file(self, name: str, body: bytes) -> None:
         self.digests[sha512(body).hexdigest()] = name
-        return self.put(name, body)
+        self.content[self.url(name)] = body
 
     @staticmethod
     def url(name: str) -> str:
         return f"http://source.example/{name}"
 
-    def put(self, name: str, body: bytes) -> str:
-        self.content[self.url(name)] = body
-        return self.url(name)
-
-    def request(
-        self,
-        url: str,
-        headers: Mapping[str, str] | None = None,
-        body: bytes | None = None,
-        check: Callable[[], None] = lambda: None,
-        redirected: Callable[[str], None] = lambda place: None,
-    ) -> Response:
+    def request(self, url: str, _: object, *, check: Callable[[], None], redirected: object) -> Response:
         world = self._world
         world.pass_place("source", f"GET {url}")
         check()
@@ -259,9 +224,6 @@ class Sources:
             self.put_file(name, body_of_source + b" changed")  # for the next request
         breaks = self._script.strikes(BROKEN, self._plan.broken)
         return _Answer(world, url, body_of_source, check, breaks=breaks)
-
-    def close(self) -> None:
-        """No connection is kept."""
 
 
 class _Answer(Response):

@@ -5,13 +5,13 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from kazoo.exceptions import ZookeeperError
+from kazoo.protocol.serialization import Create, SetData
 from kazoo.protocol.states import ZnodeStat
 
-from tools.simulation.ensemble import Change, CloseSession, Create, Put
+from tools.simulation.ensemble import Change, CloseSession
 from tools.simulation.world import BEGINNING
 
 _VERBS = {"record": "asks", "answer": "gets", "file": "file", "source": "fetches", "broker": "message"}
-
 
 _FAULTS = ("fault", "killed", "frozen", "broken", "expired", "wiped", "lost", "repeated")
 
@@ -37,7 +37,7 @@ def _changed(change: Change) -> str:
     what = f"{type(change).__name__.lower()} {change.path}"
     if (version := getattr(change, "version", -1)) >= 0:
         what += f" at version {version}"
-    if isinstance(change, Create | Put) and change.path.endswith("/status"):
+    if isinstance(change, Create | SetData) and change.path.endswith("/status"):
         status = json.loads(change.data)
         what += f" ({status['status']}, epoch {status['epoch']}, attempt {status['attempt']})"
     return what

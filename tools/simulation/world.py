@@ -5,11 +5,13 @@ the world continues with another task, or kills the process. A killed process is
 no handler runs.
 """
 
+import fcntl
 import hashlib
 import heapq
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import count
 from types import SimpleNamespace
 from typing import Any
 
@@ -54,14 +56,18 @@ class Task:
         self.waits = 0
         """Counts the waits: a timer of an earlier wait wakes nobody."""
         self.timed_out = False
-        self.ended = False
+
+    @property
+    def ended(self) -> bool:
+        return bool(self.greenlet.dead)
 
 
 class World:
     """One history's processes, timers and choices."""
 
-    def __init__(self, seed: int, schedule: int = 0) -> None:
-        self.seed = seed
+    def __init__(self, seed: int, schedule: int = 0, home: str = "\0") -> None:
+        """`home`: a folder whose name differs between runs, which the trace does not have."""
+        self.seed, self._home = seed, home
         self.chance = random.Random(f"history {seed} {schedule}")
         self.now = BEGINNING
         self.processes: list[Process] = []
@@ -76,7 +82,7 @@ class World:
         self._tasks: list[Task] = []
         self._ready: list[Task] = []
         self._timers: list[tuple[float, int, Callable[[], object]]] = []
-        self._numbers = 0
+        self._numbers = count(1)
         self.current: Task | None = None
         self._over = False
 
@@ -88,17 +94,10 @@ class World:
         return process
 
     def spawn(self, process: Process, work: Callable[[], object]) -> Task:
-        self._numbers += 1
-        task = Task(process, self._numbers, lambda: self._run(task, work), self._hub)
+        task = Task(process, next(self._numbers), work, self._hub)
         self._tasks.append(task)
         self._ready.append(task)
         return task
-
-    def _run(self, task: Task, work: Callable[[], object]) -> None:
-        try:
-            work()
-        finally:
-            task.ended = True
 
     def kill(self, process: Process, why: str) -> None:
         """The process ends as by SIGKILL."""
@@ -108,6 +107,8 @@ class World:
         self.note(process.name, "killed", why)
         for end in process.at_end:
             end()
+        for descriptor in process.locked:
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
         if self.current is not None and self.current.process is process:
             self._leave()
 
@@ -119,8 +120,7 @@ class World:
     # --- time
 
     def at(self, moment: float, act: Callable[[], object]) -> None:
-        self._numbers += 1
-        heapq.heappush(self._timers, (moment, self._numbers, act))
+        heapq.heappush(self._timers, (moment, next(self._numbers), act))
 
     def after(self, seconds: float, act: Callable[[], object]) -> None:
         self.at(self.now + seconds, act)
@@ -175,7 +175,7 @@ class World:
             self.story.append(f"{self.now:.6f} {who} {kind} {detail()}")
 
     def note(self, who: str, kind: str, detail: str) -> None:
-        line = f"{self.now:.6f} {who} {kind} {detail}"
+        line = f"{self.now:.6f} {who} {kind} {detail}".replace(self._home, "")
         self.trace.update(line.encode())
         if self.story is not None:
             self.story.append(line)
@@ -219,7 +219,7 @@ class World:
         """End all tasks: what they do from now on reaches nothing."""
         self._over = True
         for task in self._tasks:
-            if not task.ended and task.greenlet:
+            if task.greenlet:
                 self.current = task
                 task.greenlet.throw(GreenletExit)
         self.current = None
