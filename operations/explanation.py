@@ -135,6 +135,7 @@ def sentence(facts: Explanation) -> str:
     if make := _SENTENCES.get(facts.reason):
         return make(facts)
     words = {
+        "active": counted(facts.taken or 0, "active job"),
         "by": by(facts),
         "fault": fault(facts),
         "found": "".join(map(_found, facts.checks)),

@@ -53,7 +53,7 @@ class Reason(Documented):
         "collection-at-quota",
         "The collection has as many active jobs as its profile allows.",
         (
-            "Collection {waits_for} has {taken} active jobs, and its profile allows {limit} "
+            "Collection {waits_for} has {active}, and its profile allows {limit} "
             "(limits.jobs_at_work). It starts when one of them ends."
         ),
     )
@@ -61,7 +61,7 @@ class Reason(Documented):
         "share-taken",
         "Its collection or its submitter has its share of the places in the fleet.",
         (
-            "The {waits_for} has {taken} active jobs, which is its share of the places "
+            "The {waits_for} has {active}, which is its share of the places "
             "(ARKLINE_SHARE_OF_PLACES). It starts when one of them ends."
         ),
     )
@@ -99,6 +99,9 @@ class Reason(Documented):
     WAITING_FOR_SPACE = (
         "waiting-for-space",
         "It does not fit into working storage now.",
+        "",
+        "",
+        "jobs that wait for working storage: {}",
     )
     EXCEEDS_SPACE = (
         "exceeds-space",
@@ -109,7 +112,7 @@ class Reason(Documented):
         "A step met a transient fault and is tried again.",
         "",
         "",
-        "{} does not work: jobs wait for a retry",
+        "jobs wait for a retry: {message}",
     )
     WAITING_FOR_OBJECT = (
         "waiting-for-object",
@@ -307,6 +310,9 @@ class Reason(Documented):
     JOBS_FAILED = (
         "jobs-failed",
         "Jobs of the batch failed.",
+        "",
+        "",
+        "jobs that failed: {}",
     )
     REPORT_NOT_SENT = (
         "report-not-sent",

@@ -161,7 +161,7 @@ def show(report: CollectionReport) -> None:
         screen.say(formats_title(report.formats))
         screen.table(
             report.formats.formats,
-            Column("format", lambda one: one.name, wide=True),
+            Column("format", lambda one: one.name, long=True),
             Column("files", lambda one: f"{one.files:,}"),
         )
     for group in report.failures:
@@ -169,6 +169,6 @@ def show(report: CollectionReport) -> None:
     screen.table(
         report.deposits,
         Column("last deposits", lambda batch: batch.bid),
-        Column("name", lambda batch: batch.name, wide=True),
+        Column("name", lambda batch: batch.name, long=True),
         Column("state", lambda batch: screen.state(batch.status)),
     )

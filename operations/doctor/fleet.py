@@ -76,9 +76,9 @@ def fleet(site: Site, principal: Principal) -> Iterator[Line]:
     for problem in view.problems:
         if problem.reason not in OWN_LINES:
             text = problem.reason.of_fleet.format(problem.waits_for, message=problem.message)
-            others = view.remedies or (f"{REMEDIES.get(problem.waits_for, 'see the status')} (runbook.md)",)
-            fact = text or f"{problem.reason}: {problem.waits_for}"
-            yield line(problem.reason, fact, *others, warn=True, wrong=problem.stops_all)
+            step = f"{REMEDIES.get(problem.waits_for, 'see the status')} (runbook.md)"
+            others = problem.remedies or (step,)
+            yield line(problem.reason, text, *others, warn=True, wrong=problem.stops_all)
 
 
 def care(site: Site, _: Principal) -> Iterator[Line]:

@@ -50,6 +50,8 @@ class Health(Documented):
 
 class HealthProblem(Obstacle):
     stops_all: bool = False
+    remedies: tuple[Remedy, ...] = ()
+    """Of this problem alone. Absent in the answer of a server up to 0.3.0."""
 
 
 class RecordMemory(ServerMemory):
@@ -142,23 +144,23 @@ def fleet_health(
     hosts = waiting_hosts(session, _at_hosts(active))
     waiting = _waiting(active, counts, pause, {view.host for view in hosts})
     faults, down, wrong = _faults(active), _outages(session), record_fault(fleet.site)
-    troubles = (
+    problems = (
         *((_stopped_by(wrong),) if wrong else ()),
         *_of_fleet(fleet, waiting),
         *_of_stops(pause, held),
         *_of_record(session, memory),
-        *(_trouble(Reason.SERVICE_DOWN, outage.name) for outage in down if outage.name != Service.RECORD),
-        *((_trouble(Reason.BETWEEN_TRIES, faults[0].service),) if faults else ()),
+        *(_problem(Reason.SERVICE_DOWN, outage.name) for outage in down if outage.name != Service.RECORD),
+        *(_problem(Reason.BETWEEN_TRIES, fault.service, message=fault.message) for fault in faults[:1]),
         *_of_objects(stored),
         *_of_jobs(waiting.get(Reason.WAITING_FOR_SPACE, 0), counts[JobState.FAILED]),
     )
+    todo = chain.from_iterable(problem.remedies for problem in problems)
     retries = [job.retry_at for job in active if job.retry_at]
     reviews = (Remedy(Action.SHOW_REVIEWS),) if counts[JobState.REVIEW] else ()
-    problems = tuple(problem for problem, _ in troubles)
     return FleetHealth(
         status=_verdict(problems),
         problems=problems,
-        remedies=tuple(dict.fromkeys((*chain.from_iterable(todo for _, todo in troubles), *reviews))),
+        remedies=tuple(dict.fromkeys((*todo, *reviews))),
         queues=tuple(_queue(fleet, name) for name in Queue),
         drained=tuple(fleet.drained),
         redis=fleet.redis,
@@ -181,19 +183,17 @@ def _verdict(problems: Sequence[HealthProblem]) -> Health:
     return Health.DEGRADED if problems else Health.OK
 
 
-Trouble = tuple[HealthProblem, tuple[Remedy, ...]]
-"""A problem with its remedies."""
+def _problem(reason: Reason, waits_for: object = "", *todo: Remedy, message: str = "") -> HealthProblem:
+    return HealthProblem(reason=reason, waits_for=str(waits_for), message=message, remedies=todo)
 
 
-def _trouble(reason: Reason, waits_for: object = "", *todo: Remedy, message: str = "") -> Trouble:
-    return HealthProblem(reason=reason, waits_for=str(waits_for), message=message), todo
+def _stopped_by(fault: RecordFault) -> HealthProblem:
+    return HealthProblem(
+        reason=fault.reason, waits_for=Service.RECORD, stops_all=True, remedies=fault.remedies
+    )
 
 
-def _stopped_by(fault: RecordFault) -> Trouble:
-    return HealthProblem(reason=fault.reason, waits_for=Service.RECORD, stops_all=True), fault.remedies
-
-
-def _of_fleet(fleet: Fleet, waiting: dict[Reason, int]) -> Iterator[Trouble]:
+def _of_fleet(fleet: Fleet, waiting: dict[Reason, int]) -> Iterator[HealthProblem]:
     """Servers and processes that are missing.
 
     Without beat, a job still moves when another ends; so a missing beat stops everything only if no worker
@@ -210,37 +210,37 @@ def _of_fleet(fleet: Fleet, waiting: dict[Reason, int]) -> Iterator[Trouble]:
             Reason.NO_BEAT: idle,
             Reason.SWEEP_LATE: idle,
         }[obstacle.reason]
-        yield HealthProblem(**dict(obstacle), stops_all=stops_all), fleet.remedies([obstacle])
+        yield HealthProblem(**dict(obstacle), stops_all=stops_all, remedies=fleet.remedies([obstacle]))
 
 
-def _of_stops(pause: Hold | None, held: Iterable[str]) -> Iterator[Trouble]:
+def _of_stops(pause: Hold | None, held: Iterable[str]) -> Iterator[HealthProblem]:
     if pause:
-        yield _trouble(Reason.QUEUE_PAUSED, "", Remedy(Action.UNPAUSE))
+        yield _problem(Reason.QUEUE_PAUSED, "", Remedy(Action.UNPAUSE))
     for name in held:
-        yield _trouble(Reason.COLLECTION_ON_HOLD, name, Remedy(Action.RELEASE_COLLECTION, name))
+        yield _problem(Reason.COLLECTION_ON_HOLD, name, Remedy(Action.RELEASE_COLLECTION, name))
 
 
-def _of_record(session: Session, memory: RecordMemory) -> Iterator[Trouble]:
+def _of_record(session: Session, memory: RecordMemory) -> Iterator[HealthProblem]:
     if not takes_largest(session):
         size, remedy = f"{TRANSACTION_LIMIT:,} bytes", Remedy(Action.RAISE_LIMIT)
-        yield _trouble(Reason.RECORD_LIMIT, session.hosts, remedy, message=size)
+        yield _problem(Reason.RECORD_LIMIT, session.hosts, remedy, message=size)
     if memory.full:
-        yield _trouble(Reason.RECORD_FULL, f"{memory.accepted_jobs:,}", Remedy(Action.CLEAN_UP))
+        yield _problem(Reason.RECORD_FULL, f"{memory.accepted_jobs:,}", Remedy(Action.CLEAN_UP))
 
 
-def _of_objects(stored: FixityStatus) -> Iterator[Trouble]:
+def _of_objects(stored: FixityStatus) -> Iterator[HealthProblem]:
     if stored.damaged:
-        yield _trouble(Reason.FIXITY_DAMAGED, stored.damaged, Remedy(Action.FIXITY_REPORT))
+        yield _problem(Reason.FIXITY_DAMAGED, stored.damaged, Remedy(Action.FIXITY_REPORT))
     if stored.overdue:
         remedies = (Remedy(Action.CHECK_FIXITY), Remedy(Action.RAISE_FIXITY_RATE))
-        yield _trouble(Reason.FIXITY_OVERDUE, stored.overdue, *remedies)
+        yield _problem(Reason.FIXITY_OVERDUE, stored.overdue, *remedies)
 
 
-def _of_jobs(for_space: int, failed: int) -> Iterator[Trouble]:
+def _of_jobs(for_space: int, failed: int) -> Iterator[HealthProblem]:
     if for_space:
-        yield _trouble(Reason.WAITING_FOR_SPACE, for_space, Remedy(Action.ADD_SPACE))
+        yield _problem(Reason.WAITING_FOR_SPACE, for_space, Remedy(Action.ADD_SPACE))
     if failed:
-        yield _trouble(Reason.JOBS_FAILED, failed, Remedy(Action.SHOW_FAILURES))
+        yield _problem(Reason.JOBS_FAILED, failed, Remedy(Action.SHOW_FAILURES))
 
 
 def _queue(fleet: Fleet, name: str) -> QueueHealth:

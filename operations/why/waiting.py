@@ -205,7 +205,8 @@ def later(fleet: Fleet, status: JobStatus | BatchStatus, written: float, host: C
     match reason:
         case Reason.WAITING_FOR_HOST:
             waiting = host or cause
-            update = {"when": max(when, waiting.when or when), "message": status.message}
+            message = waiting.message or status.message
+            update = {"when": max(when, waiting.when or when), "message": message}
             return waiting.model_copy(update=update)
         case Reason.SERVICE_DOWN:
             return _service_down(fleet.session, cause)

@@ -448,7 +448,7 @@ class UploadedSource:
                 while chunk := _next_piece(source, self.root):
                     attempt.check()
                     part.append(chunk)
-                    attempt.report(Progress(bytes=part.size))
+                    attempt.report(Progress(bytes=part.size, bytes_expected=stored.file.size))
             if (part.size, part.digests.value()) != (stored.file.size, stored.file.sha512):
                 part.discard()
                 raise _damaged(stored)

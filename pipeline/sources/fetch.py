@@ -231,7 +231,8 @@ class HttpFetcher:
                 self._pace.check(len(chunk))
                 if part.origin and part.origin.may_be_continued(file.digest):
                     self._pace.check_turn(attempt)
-                attempt.report(Progress(host=host_of(file.url), bytes=part.size))
+                total = part.origin.total if part.origin else None
+                attempt.report(Progress(host=host_of(file.url), bytes=part.size, bytes_expected=total))
         if part.origin and part.origin.total not in (None, part.size):
             raise file.broken(f"the source ended after {part.size:,} of {part.origin.total:,} bytes")
 

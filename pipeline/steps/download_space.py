@@ -35,9 +35,8 @@ class DownloadProgress:
 
     def __init__(self, attempt: Attempt, files: tuple[Row, ...]) -> None:
         self._attempt = attempt
-        sizes = [file.size for file in files]
-        self._expected = None if None in sizes else sum(size or 0 for size in sizes)
-        self._files_expected = len(files)
+        self._sizes = {file.line: file.size for file in files}
+        """Line of a file -> its size as declared, or as its source states it."""
         self._files = 0
         self._bytes: dict[int, int] = {}
         """Line of a file -> its bytes so far."""
@@ -47,11 +46,13 @@ class DownloadProgress:
 
     def expect(self, files: tuple[Row, ...]) -> None:
         """Add the files that a bag among the first files lists."""
-        sizes = [file.size for file in files]
         with self._mutex:
-            more = None if None in sizes else sum(size or 0 for size in sizes)
-            self._expected = None if None in (self._expected, more) else (self._expected or 0) + (more or 0)
-            self._files_expected += len(files)
+            self._sizes |= {file.line: file.size for file in files}
+
+    @property
+    def _expected(self) -> int | None:
+        known = [size for size in self._sizes.values() if size is not None]
+        return sum(known) if len(known) == len(self._sizes) else None
 
     def of(self, file: Row, attempt: Attempt) -> Attempt:
         """The attempt for the download of one file, whose progress counts towards the whole job's."""
@@ -60,12 +61,13 @@ class DownloadProgress:
     def complete(self, file: Row, size: int) -> None:
         with self._mutex:
             self._files += 1
-            self._bytes[file.line] = size
+            self._bytes[file.line] = self._sizes[file.line] = size
 
     def report(self, file: Row, progress: Progress) -> None:
         now = time.monotonic()
         with self._mutex:
             self._bytes[file.line] = progress.bytes
+            self._sizes[file.line] = progress.bytes_expected or self._sizes[file.line]
             if not self._samples and sum(self._bytes.values()) == self._expected:
                 return  # a download that is complete with its first chunk has no progress to show
             if self._samples and now - self._samples[-1][0] < REPORT_INTERVAL:
@@ -83,7 +85,7 @@ class DownloadProgress:
             bytes=total,
             bytes_expected=self._expected,
             files=self._files,
-            files_expected=self._files_expected,
+            files_expected=len(self._sizes),
             bytes_per_second=(total - before) / (now - start) if now > start else None,
         )
 

@@ -77,6 +77,18 @@ def test_progress_is_reported_while_a_file_arrives(settings: Settings, source: H
     assert attempt.reports[0].files == 0
 
 
+def test_the_size_that_a_source_states_is_the_total_of_the_progress(
+    settings: Settings, source: HttpSource
+) -> None:
+    attempt = Recorder()
+    (row,) = rows(source, {"a": LARGE}, digests=False)
+    source.put("/a", LARGE, hold=attempt.reported, hold_after=1_000_000)
+
+    downloaded(job_of(settings, [row]), settings, attempt)
+
+    assert attempt.reports[0].bytes_expected == len(LARGE)
+
+
 def test_a_download_reports_at_most_once_a_second(settings: Settings, source: HttpSource) -> None:
     attempt = Recorder()
 
@@ -95,11 +107,13 @@ def test_a_download_that_is_over_with_its_first_piece_reports_nothing(
     assert attempt.reports == []
 
 
-def test_the_size_of_the_whole_is_unknown_if_a_size_is_not_declared(
+def test_the_size_of_the_whole_is_unknown_if_nobody_states_a_size(
     settings: Settings, source: HttpSource
 ) -> None:
     attempt = Recorder()
+    listed = rows(source, {"a": LARGE}, digests=False)
+    source.change("/a", framing="chunked")
 
-    downloaded(job_of(settings, rows(source, {"a": LARGE}, digests=False)), settings, attempt)
+    downloaded(job_of(settings, listed), settings, attempt)
 
     assert attempt.reports[0].bytes_expected is None

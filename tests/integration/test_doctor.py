@@ -15,22 +15,25 @@ from operations.checks.deployment import back_up, initialize
 from operations.doctor import examination, fleet, host, servers
 from operations.doctor.line import Examination, Line, Verdict
 from operations.site import Site
-from pipeline.errors import Action
+from pipeline.errors import Action, Remedy
 from pipeline.profiles.profile import Profiles
 from pipeline.records import now
 from pipeline.settings import Settings
+from pipeline.states import JobState
 from tests.servers import ezid
 from tests.servers import redis as redis_servers
 from tests.servers import zookeeper as zookeeper_servers
 from tests.servers.postgresql import Server as PostgresqlServer
 from tests.servers.proxy import Proxy
+from tests.support import planting
 from tests.support.certificates import authority
 from tests.support.cli import run
 from tests.support.fleet import fleet as running_fleet
 from tests.support.operators import ANN
 from tests.support.polling import eventually
-from zkstate.connection.session import connect
-from zkstate.fleet import notes, scheduled
+from zkstate.connection.session import Session, connect
+from zkstate.fleet import holds, notes, scheduled
+from zkstate.fleet.holds import Hold
 from zkstate.fleet.notes import LastBackup
 
 
@@ -103,6 +106,17 @@ def test_the_command_prints_the_lines_and_fails_for_a_fault(settings: Settings) 
     assert "try arkline beat: " in done.out
     assert "ok        " not in done.out
     assert view.count(Verdict.FAULT) >= 1
+
+
+def test_each_problem_of_the_fleet_has_its_own_remedies(site: Site, session: Session) -> None:
+    holds.place(session, Hold(by="ann"), "demo")
+    planting.job_in(session, JobState.FAILED)
+
+    lines = by_name(fleet.fleet(site, ANN))
+
+    assert lines["collection-on-hold"].remedies == (Remedy(Action.RELEASE_COLLECTION, "demo"),)
+    failed = lines["jobs-failed"]
+    assert (failed.fact, failed.remedies) == ("jobs that failed: 1", (Remedy(Action.SHOW_FAILURES),))
 
 
 def test_a_request_that_the_server_refuses_by_its_size_is_a_fault(settings: Settings, tmp_path: Path) -> None:

@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from entrypoints.render import explanation as words
+from entrypoints.render.fleet_status import problem_text
 from operations.fleet import fleet
-from operations.fleet.health import Health, HealthProblem, overview
+from operations.fleet.health import Health, overview
 from operations.fleet.working_storage import space_view
 from operations.reasons import Reason
 from operations.site import Site
@@ -142,7 +143,8 @@ def test_a_fleet_whose_jobs_are_retried_names_the_fault_and_the_next_try(
     assert (fault.service, fault.jobs, fault.message) == ("source", 2, message)
     assert health.next_try == fault.next_try
     assert health.waiting == {Reason.BETWEEN_TRIES: 2}
-    assert HealthProblem(reason=Reason.BETWEEN_TRIES, waits_for="source") in health.problems
+    shown = {problem_text(problem): problem.remedies for problem in health.problems}
+    assert shown[f"jobs wait for a retry: {message}"] == ()
 
 
 def test_a_beat_logs_once_that_redis_refuses_writes(settings: Settings, tmp_path: Path) -> None:
@@ -173,8 +175,9 @@ def test_jobs_that_failed_or_do_not_fit_are_problems_with_remedies(
 
     health = overview(Site(settings, session), ANN).health
 
-    assert HealthProblem(reason=Reason.JOBS_FAILED, waits_for="1") in health.problems
-    assert HealthProblem(reason=Reason.WAITING_FOR_SPACE, waits_for="1") in health.problems
+    shown = {problem_text(problem): problem.remedies for problem in health.problems}
+    assert shown["1 job failed"] == (Remedy(Action.SHOW_FAILURES),)
+    assert shown["1 job waits for working storage"] == (Remedy(Action.ADD_SPACE),)
     assert health.waiting == {Reason.BEING_WORKED_ON: 1, Reason.WAITING_FOR_SPACE: 1}
     assert {Remedy(Action.ADD_SPACE), Remedy(Action.SHOW_FAILURES)} <= set(health.remedies)
 

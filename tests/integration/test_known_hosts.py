@@ -37,12 +37,18 @@ def test_the_status_names_the_port_the_answer_and_the_jobs_of_a_host_that_asked_
     host, answer = "slow.example:8080", "503 Service Unavailable, Retry-After 900 s"
     hosts.begin_pause(session, host, 900, answer)
     for name in (host, host, "other.example:80"):
-        job = planting.acquire(session, planting.job_in(session, JobState.DOWNLOADING))
-        record.hand_back(session, job, "worker", delay=900, waits_for=WaitsFor(kind=WaitKind.HOST, name=name))
+        job = planting.acquire(
+            session, planting.job_in(session, JobState.DOWNLOADING, payload_url=f"http://{name}/a")
+        )
+        last = f"{name} requested a pause: no request is sent to it for 899 more seconds"
+        wait = WaitsFor(kind=WaitKind.HOST, name=name)
+        record.hand_back(session, job, "worker", message=last, delay=900, waits_for=wait)
 
     shown = arkline.run(settings, "status").out
+    explained = arkline.run(settings, "why", "jid0000000001").out
 
     (line,) = [line for line in shown.splitlines() if line.startswith("source ")]
     assert f"{host} asked clients to slow down ({answer})" in shown
     assert "asked again in 15 minutes" in line or "in 14 minutes" in shown
     assert "2 jobs and batches wait for it" in " ".join(shown.split())
+    assert f"{host} asked clients to slow down ({answer}); the next request is sent in" in explained

@@ -59,7 +59,7 @@ def test_an_older_record_is_named_with_its_time_and_the_remedy_lets_work_continu
 
     assert health.status is Health.STOPPED
     assert health.problems[0] == HealthProblem(
-        reason=Reason.RECORD_OUTDATED, waits_for="record", stops_all=True
+        reason=Reason.RECORD_OUTDATED, waits_for="record", stops_all=True, remedies=health.remedies[:1]
     )
     assert Reason.SERVICE_DOWN not in {problem.reason for problem in health.problems}
     assert (found.reason, found.moves_itself) == (Reason.RECORD_OUTDATED, False)

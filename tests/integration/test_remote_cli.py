@@ -18,6 +18,7 @@ from tests.support.planting import job_in
 from tests.support.web import Caller, Web, serving
 from zkstate.connection.session import Session
 from zkstate.fleet import holds
+from zkstate.fleet.holds import Hold
 from zkstate.record import batches
 
 
@@ -95,6 +96,14 @@ def test_an_operator_reads_and_acts_with_the_same_result(
     assert (pause.by, pause.reason) == ("ola", "inventory maintenance")
     assert resumed.json()["done"][0]["id"] == failed.jid
     assert run(alone, operator, "resume", failed.jid).code != 0
+
+
+def test_a_collection_whose_profile_is_gone_is_released(web: Web, alone: Settings, session: Session) -> None:
+    holds.place(session, Hold(by="ann", reason="the agreement is renewed"), "gone")
+
+    released = run(alone, web.caller(Role.OPERATOR, name="ola"), "release", "--collection", "gone")
+
+    assert (released.code, holds.collection_hold(session, "gone")) == (0, None)
 
 
 def test_a_reason_that_the_site_requires_is_named_with_its_option(

@@ -312,9 +312,8 @@ def release_collection(
     keep_held: KeepHeld = False,
     body: Given = NO_REASON,
 ) -> HoldResult:
-    site = site_of(request)
-    site.profiles.get(name)
-    return holds.release_collection(site, caller, name, reason=body.reason, keep_held=keep_held, run=run)
+    site, reason = site_of(request), body.reason
+    return holds.release_collection(site, caller, name, reason=reason, keep_held=keep_held, run=run)
 
 
 @router.post("/collections/{name}/release/dry-run", summary="What the end of the hold would release")
@@ -327,7 +326,6 @@ def dry_run_of_release(
     keep_held: KeepHeld = False,
 ) -> HoldResult:
     site = site_of(request)
-    site.profiles.get(name)
     return holds.release_collection(site, caller, name, keep_held=keep_held, dry_run=True, run=run)
 
 
