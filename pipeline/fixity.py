@@ -98,7 +98,7 @@ class Digest(BaseModel):
         algorithm = self.algorithm.upper().replace("_", "-")
         return (
             f"{name} arrived with another {algorithm} than you declared. You declared {declared}, we "
-            f"received {received}. Either the digest in your table is wrong, or the file changed."
+            f"received {received}. Either the digest that you declared is wrong, or the file changed."
         )
 
 

@@ -112,7 +112,7 @@ def _deposit(version: InventoryVersion) -> None:
             ("payload", version.payload_name),
             ("batch", f"{version.bid}, collection {version.profile}"),
             ("downloaded", _local_if_recorded(version.downloaded)),
-            ("stored", f"{local(version.created)} at {version.storage_url}"),
+            ("stored", " at ".join(filter(None, (local(version.created), version.storage_url)))),
             ("read back", _local_if_recorded(version.verified)),
             ("events", events if any(file.path == events for file in version.files) else ""),
         )

@@ -166,12 +166,13 @@ def timeline(history: Timeline) -> None:
     screen.say(
         Text.assemble((history.jid, "bold"), "  ", screen.state(history.state), f"  batch {history.bid}")
     )
+    rows = history.rows
     screen.table(
-        history.steps,
+        rows,
         Column("at", lambda step: local(step.at)),
         Column("state", lambda step: screen.state(step.state)),
         Column("for", lambda step: "" if step.seconds is None else _lasted(step.seconds), right=True),
-        Column("event", lambda step: step.named(first=step is history.steps[0]), wide=True),
+        Column("event", lambda step: step.named(first=step is rows[0]), wide=True),
         Column("by", lambda step: step.by, wide=True),
         Column("what", _description, long=True),
     )

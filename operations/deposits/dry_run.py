@@ -135,6 +135,7 @@ def dry_run_local(
             "files": planned.files,
             "bytes": planned.bytes,
             "unsized": sum(file.bytes is None for file in files),
+            "without_digest": sum(file.digest is None and not file.to_upload for file in files),
             "asked": planned.files,
             "priority": submission.priority if submission.priority is not None else profile.priority,
         }

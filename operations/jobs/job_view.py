@@ -6,6 +6,7 @@ progress to Redis, and no decision depends on it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -89,6 +90,10 @@ class Timeline(Record):
     steps: tuple[Step, ...]
     archived: Gone | None = None
 
+    @property
+    def rows(self) -> tuple[Step, ...]:
+        return for_people(self.steps)
+
 
 def job_view(site: Site, principal: Principal, jid: str) -> JobView:
     """The job from ZooKeeper or, once it has left, from the archive; Missing if it is in neither."""
@@ -163,6 +168,16 @@ def steps_of(job: Job | ArchivedJob) -> tuple[Step, ...]:
         Step(**entry.model_dump(), seconds=seconds)
         for entry, seconds in zip(job.history, [*spent, None], strict=True)
     )
+
+
+def for_people(steps: Sequence[Step]) -> tuple[Step, ...]:
+    """With the result of each state in its own row, if that has no message, instead of in the next one."""
+    rows = list(steps)
+    for number, later in enumerate(steps[1:]):
+        if later.event is Event.SUCCEED and not rows[number].message:
+            rows[number] = rows[number].model_copy(update={"message": later.message})
+            rows[number + 1] = later.model_copy(update={"message": ""})
+    return tuple(rows)
 
 
 SHOWN = 3

@@ -175,9 +175,9 @@ def consent_problem(
         title = f", {quote_name(placement.title)}," if placement.title else ""
         here = f"{ark}{title} is in collection {profile.name} already"
     return (
-        f"{here}, and this deposit would become its next version: if you mean that, deposit again and allow "
-        "a new version (--new-version, the box on the page, new_version in the API); if not, give this "
-        "object an identifier of its own"
+        f"{here}, and this deposit would become its next version: if you mean that, allow a new version "
+        "(--new-version, the box on the page, new_version in the API); if not, give this object an "
+        "identifier of its own"
     )
 
 

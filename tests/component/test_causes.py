@@ -380,7 +380,7 @@ def test_an_upload_with_another_digest_is_told_in_the_depositors_words(world: Wo
 
     assert failed.message == (
         f"readme.md arrived with another MD5 than you declared. You declared 00000000..., we received "
-        f"{received[:8]}.... Either the digest in your table is wrong, or the file changed."
+        f"{received[:8]}.... Either the digest that you declared is wrong, or the file changed."
     )
     assert failed.cause == causes.DIGEST_DIFFERS(algorithm="md5", value="0" * 32, received=received)
 

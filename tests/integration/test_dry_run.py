@@ -231,6 +231,7 @@ def test_a_row_of_a_local_table_that_names_an_object_would_fail(
 
     assert (found.jobs, found.failing, [number for number, _ in messages(found)]) == (2, 1, [2])
     assert found.known == {"ark:99999/fk4-kept": "ark:/99999/fk4kept"}
+    assert found.without_digest == 2
 
 
 def test_a_plan_of_an_older_client_which_names_the_largest_files_alone_is_judged(

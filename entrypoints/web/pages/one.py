@@ -32,7 +32,7 @@ from operations.fleet.fleet import Answers, Fleet
 from operations.jobs.allowed_verbs import allowed_verbs
 from operations.jobs.batch_view import BatchView, batch_view_of, report
 from operations.jobs.deposited_objects import Known, page_of, read_objects
-from operations.jobs.job_view import job_view_of, steps_of
+from operations.jobs.job_view import for_people, job_view_of, steps_of
 from operations.objects.search import QUERY_LIMIT, SEARCHED, find_objects
 from operations.reasons import Reason
 from operations.visibility import sees_fleet, visible_batch, visible_job
@@ -163,7 +163,7 @@ def job_values(request: Request, caller: Principal, jid: str) -> dict[str, Any]:
         "payload_url": view.payload_url,
         "again": view.bid if view.kind is FailureKind.CONTENT and view.state is JobState.FAILED else "",
         "usual": usual if usual is not None and age(view.since) > usual else None,
-        "steps": steps,
+        "steps": for_people(steps),
         "ribbon": drawings.of_history(steps, JOB.facts[view.state].ended),
         "verbs": acts.without(acts.of_verbs(view.verbs, jid, view.version), answer["remedies"]),
         "holders": holders(web, caller, facts),

@@ -264,7 +264,8 @@ function show() {
 
 function summary() {
   const made = `${counted(preview.object_count, "object")} of ${counted(preview.file_count, "file")}, ${bytes(preview.bytes)}`;
-  const wrong = preview.erroneous ? `; ${counted(preview.erroneous, "object")} with mistakes: correct them below` : "";
+  const help = preview.missing.length && !preview.file_count ? "choose the files that the table names, too" : "correct them below";
+  const wrong = preview.erroneous ? `; ${counted(preview.erroneous, "object")} with mistakes: ${help}` : "";
   const none = at("only-errors").checked && !preview.erroneous ? "; no object with mistakes is left" : "";
   const arrived = preview.arrived_files ? `; ${counted(preview.arrived_files, "file")} (${bytes(preview.arrived_bytes)}) have arrived` : "";
   return `${made}${arrived}${wrong}${none}.`;
