@@ -363,7 +363,7 @@ FAULTS_OF_A_HISTORY: dict[str, Callable[[History, Process], object]] = {
     "disk full": lambda history, _: history.disk.fill(history.chance.random() * 20),
 }
 
-FAULTS_OF_ALL = ("servers without a majority", "power cut")
+FAULTS_OF_ALL = ("servers without a majority", "power cut", "lock away")
 """Those that do not meet one process alone."""
 
 
