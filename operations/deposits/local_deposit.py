@@ -347,7 +347,7 @@ def _convert(
         if row.url not in own and (problem := foreign_upload(row.url, ""))
     )
     if errors := (*converted.errors, *foreign):
-        raise ManifestError(f"made of {source}", errors)
+        raise ManifestError(str(source), errors, called="table")
     more = f" (and {len(composed) - 1:,} more)" if len(composed) > 1 else ""
     remarks = (*converted.remarks, *(f"{first}{more}" for first in composed[:1]))
     return replace(converted, remarks=remarks), tuple(files.values())

@@ -183,10 +183,10 @@ _PROFILES = {registry + profile: profile for registry in _REGISTRIES for profile
 class ManifestError(ArklineError):
     """A manifest that is refused, with all its problems."""
 
-    def __init__(self, source: str, problems: Sequence[Problem]) -> None:
+    def __init__(self, source: str, problems: Sequence[Problem], called: str = "manifest") -> None:
         more = len(problems) - _PROBLEMS_SHOWN
         rest = f"; and {more} more" if more > 0 else ""
-        super().__init__(f"manifest {source}: {'; '.join(map(str, problems[:_PROBLEMS_SHOWN]))}{rest}")
+        super().__init__(f"{called} {source}: {'; '.join(map(str, problems[:_PROBLEMS_SHOWN]))}{rest}")
         self.problems = tuple(problems)
 
 

@@ -170,7 +170,9 @@ def _check_columns(
             findings.error(row, f"{_not_a_column(title, profile)}; columns: {_labels(profile)}")
         elif title and not field and fields.plain(title) not in left_out:
             meant = fields.nearest(title)
-            hint = f"did you mean {fields.LABELS[meant]}?" if meant else f"columns: {_labels(profile)}"
+            hint = f"did you mean {fields.LABELS[meant]}?" if meant else f"columns: {_labels(profile)};"
+            given = quote_name(f"{title}={fields.LABELS[meant] if meant else ''}")
+            hint = f"{hint} rename it, or add --column {given}{'' if meant else ', which leaves it out'}"
             findings.error(row, f"{_not_a_column(title, profile)}; {hint}")
     needed = (fields.URL,) if url_needed else (fields.URL, fields.FILE)
     if not set(needed) & set(table.fields) and not findings.errors:

@@ -148,7 +148,7 @@ def test_a_file_whose_name_composes_letters_otherwise_than_the_table_is_meant_an
 def test_a_table_names_no_file_of_another_upload(tmp_path: Path) -> None:
     (tmp_path / "list.csv").write_text(f"URL\nupload:{'0' * 32}/a.jpg\n")
 
-    with pytest.raises(ManifestError, match=r"row 2: 'upload:0.*' is not in the upload of this manifest"):
+    with pytest.raises(ManifestError, match=r"^table .*list.csv: row 2: 'upload:0.*' is not in the upload"):
         plan_deposit(tmp_path / "list.csv")
 
 

@@ -146,10 +146,12 @@ def test_every_problem_is_told_with_its_line_in_the_table() -> None:
         ("fileName\na\n", "row 1: column URL is missing"),
         (
             "fileUrl,fileNmae\n",
-            "row 1: 'fileNmae' is not a column of an object-manifest; did you mean File?",
+            "row 1: 'fileNmae' is not a column of an object-manifest; did you mean File? rename it, or add "
+            "--column 'fileNmae=File'",
         ),
         ("fileUrl,title\n", "row 1: 'title' is not a column of an object-manifest; "),
         ("fileUrl,xyzzy\n", "row 1: 'xyzzy' is not a column of an object-manifest; columns: File, URL, "),
+        ("fileUrl,xyzzy\n", "--column 'xyzzy=', which leaves it out"),
         (
             "fileUrl,file url\n",
             "row 1: 'fileUrl' and 'file url' are both the column URL: leave one of them out",
@@ -161,7 +163,7 @@ def test_every_problem_is_told_with_its_line_in_the_table() -> None:
 def test_a_table_that_makes_no_manifest_says_why(table: str | bytes, told: str) -> None:
     (error,) = errors(table)
 
-    assert error.startswith(told)
+    assert told in error
 
 
 def test_what_is_left_out_and_what_may_not_be_meant_are_warnings() -> None:
