@@ -13,7 +13,7 @@ space, a retry, a host) is handed back by its step as usual.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any, Generic
@@ -24,6 +24,7 @@ from celery import current_task
 from celery.exceptions import Retry
 
 from pipeline import causes
+from pipeline.checking import journal
 from pipeline.file_system import host_lacks
 from pipeline.outcome import (
     AttemptOver,
@@ -48,6 +49,7 @@ from pipeline.steps import download, estimate, notify, pending, process, provisi
 from pipeline.steps.context import StepContext
 from pipeline.working_storage import mount
 from pipeline.working_storage.capacity import working_storage_faults
+from pipeline.working_storage.workspace import folder_of
 from tasks.after_move import after_move
 from tasks.broker import more_urgent, task_id
 from tasks.logs import log
@@ -316,6 +318,9 @@ def _do_step(attempt: Attempt[Job]) -> Job | None:
             return None
         attempt.guard.check()
         carried = _carries(attempt, jobs.target_of(job.status, outcome.event))
+        if not carried and job.status.status is JobState.PROCESSING:
+            with suppress(OSError, ValueError):
+                journal.separate(folder_of(job, context.settings.working))
         lock = attempt.lock
         if carried:
             lock = Lock.TAKE if attempt.lock is Lock.FREE else Lock.CARRY

@@ -123,7 +123,7 @@ class Rechecking:
         workspace = checking.workspace
         files = tuple(_files(version, workspace.attempt / "stored"))
         shutil.rmtree(workspace.attempt.parent, ignore_errors=True)  # of a process that died
-        journal.tidy(checking.folder, rule.name, journal.content_of(files))
+        journal.tidy(workspace.folder, journal.content_of(files))
         stored = StoredFiles.of(self.storage, ark, version.storage_url, version.number)
 
         @contextmanager

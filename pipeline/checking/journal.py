@@ -1,24 +1,29 @@
-"""What a check found so far, in the job's working directory: one file for each attempt and check.
+"""What checks found so far, in the job's working directory: one file for each attempt.
 
 A worker that takes over reads the files of all attempts and continues after the last file that was checked.
-The first line says what was checked and by what; a line for each finding follows, and one for the end, or for
-the death of the check's service.
+The first line of a run says what is checked and by what; a line for each finding follows, and one for the
+end, or for the death of the check's service.
 """
 
+import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from hashlib import sha256
 from pathlib import Path
 
 from pipeline.checks import CheckedFile, CheckFinding, Stage
-from pipeline.file_system import read_all
+from pipeline.file_system import opened, read_all, write_all, write_file
 from pipeline.records import Record, now
 from pipeline.working_storage.mount import ContentGone
 
-SUFFIX = ".jsonl"
+NAME, SUFFIX = "checks", ".jsonl"
+"""0.3.0 has a folder of this name, with a file for each run of a check."""
+
+_HEAD = b'{"check":'
+"""The beginning of a run's first line."""
 
 FLUSH_INTERVAL = 1.0
 """Seconds of findings that a crash may lose: their files are checked again."""
@@ -80,28 +85,47 @@ def content_of(files: Iterable[CheckedFile]) -> str:
     return digest.hexdigest()
 
 
-def read_all_of(folder: Path, name: str) -> list[Journal]:
-    """The journals of the check by all attempts, those that ended first, then by length."""
-    journals = [journal for path in _paths(folder, name) if (journal := _read(path))]
+def read_all_of(folder: Path) -> list[Journal]:
+    """The runs that all attempts noted in the working directory: those that ended first, then by length."""
+    journals = [journal for path in _paths(folder) for journal in _read(path)]
     return sorted(journals, key=lambda j: (j.ended is None, -len(j.lines)))
 
 
-def _paths(folder: Path, name: str) -> list[Path]:
-    """Those of the check's journals, in the order of their names."""
-    try:
-        paths = [path for path in folder.iterdir() if path.name.startswith(f"{name}.")]
-    except FileNotFoundError:
-        return []
-    return sorted(path for path in paths if path.suffix == SUFFIX)
+def separate(folder: Path) -> None:
+    """Give each run a file of its own: a worker of 0.3.0, which may take over, finds no other."""
+    for path in _entries(folder, f"{NAME}."):
+        for run in _runs(path):
+            name = Head.model_validate_json(run.partition(b"\n")[0]).check
+            (folder / NAME).mkdir(exist_ok=True)
+            write_file(folder / NAME / path.name.replace(NAME, name, 1), run.removesuffix(b"\n") + b"\n")
+        path.unlink(missing_ok=True)
 
 
-def _read(path: Path) -> Journal | None:
-    """None if the first line is not whole, or is of another release."""
+def _paths(folder: Path) -> list[Path]:
+    """In the order of their names."""
+    return sorted((*_entries(folder, f"{NAME}."), *_entries(folder / NAME)))
+
+
+def _entries(folder: Path, beginning: str = "") -> list[Path]:
     with suppress(FileNotFoundError):
-        head, *rest = read_all(path).split(b"\n")
+        journals = (path for path in folder.iterdir() if path.suffix == SUFFIX)
+        return [path for path in journals if path.name.startswith(beginning)]
+    return []
+
+
+def _runs(path: Path) -> list[bytes]:
+    """The lines of each run."""
+    with suppress(FileNotFoundError):
+        return [_HEAD + run for run in (b"\n" + read_all(path)).split(b"\n" + _HEAD)[1:]]
+    return []
+
+
+def _read(path: Path) -> Iterator[Journal]:
+    """Without the runs whose first line is not whole, or is of another release."""
+    for run in _runs(path):
+        head, *rest = run.split(b"\n")
         with suppress(ValueError):
-            return _journal(Head.model_validate_json(head), rest)
-    return None
+            yield _journal(Head.model_validate_json(head), rest)
 
 
 def _journal(head: Head, rest: Sequence[bytes]) -> Journal:
@@ -119,57 +143,77 @@ def _journal(head: Head, rest: Sequence[bytes]) -> Journal:
 
 @dataclass
 class Writer:
-    """Writes the journal of one attempt; the file appears after a second, at a death or at the end."""
+    """Writes the journal of one attempt: short runs together, since a file costs more than a short run."""
 
     path: Path
-    head: Head
-    pending: list[Line]
-    """What was found before."""
+    head: Head = field(init=False)
+    lines: list[Line] = field(init=False)
+    """The findings of the run."""
+    pending: list[Record] = field(default_factory=list)
     begun: bool = False
-    written: float = field(default_factory=time.monotonic)
+    """The beginning of the run is written."""
+    written: float = 0.0
+
+    def begin(self, head: Head, earlier: Iterable[Line]) -> None:
+        """Begin a run; `earlier` was found before."""
+        self.head, self.lines, self.begun = head, list(earlier), False
+        self.pending += (head, *self.lines)
+        self.written = time.monotonic()
 
     def learn(self, version: str) -> None:
         """Note the version of the check, whose process has started; findings before keep theirs."""
-        if not (self.begun or self.pending):
-            self.head = self.head.model_copy(update={"version": version})
+        if not self.lines:
+            self.head = self.pending[-1] = self.head.model_copy(update={"version": version})
             self.written = time.monotonic()
 
-    def add(self, file: CheckedFile, finding: CheckFinding) -> Line:
+    def add(self, file: CheckedFile, finding: CheckFinding) -> None:
         line = Line(finding=finding, sha512=file.sha512)
+        self.lines.append(line)
         self.pending.append(line)
         if time.monotonic() - self.written > FLUSH_INTERVAL:
-            self._flush()
-        return line
+            self.flush()
 
     def note_death(self, file: CheckedFile) -> None:
         """The attempt ends: all that it found is written."""
         self.pending.append(Line(sha512=file.sha512))
-        self._flush()
+        self.flush()
 
-    def end(self) -> datetime:
+    def end(self) -> Journal:
         at = now()
         self.pending.append(Line(at=at))
-        self._flush()
-        return at
+        if self.begun:
+            self.flush()
+        return Journal(self.head, tuple(self.lines), at)
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
         """ContentGone if the working directory has vanished."""
-        values: list[Record] = [*([] if self.begun else [self.head]), *self.pending]
-        lines = (value.model_dump_json(exclude_none=True).encode() + b"\n" for value in values)
+        lines = [value.model_dump_json(exclude_none=True).encode() + b"\n" for value in self.pending]
         try:
-            self.path.parent.mkdir(exist_ok=True)
-            with self.path.open("ab") as journal:
-                journal.writelines(lines)
+            if lines:
+                with opened(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND) as journal:
+                    write_all(journal, b"".join(lines))
         except FileNotFoundError as error:
             raise ContentGone(f"{error.filename} is missing") from error
-        self.begun = True
         self.pending.clear()
-        self.written = time.monotonic()
+        self.begun, self.written = True, time.monotonic()
 
 
-def tidy(folder: Path, name: str, content: str) -> None:
-    """Remove the check's journals, except those about this content that are the longest or have a death."""
-    journals = {path: _read(path) for path in _paths(folder, name)}
+@contextmanager
+def writing(folder: Path, token: str) -> Iterator[Writer]:
+    """The writer of an attempt; what it found is written at the end, also if the attempt fails."""
+    writer = Writer(folder / f"{NAME}.{token}{SUFFIX}")
+    try:
+        yield writer
+    except BaseException:
+        with suppress(ContentGone, OSError):
+            writer.flush()
+        raise
+    writer.flush()
+
+
+def tidy(folder: Path, content: str) -> None:
+    """Remove the journals, each of one run, but those about this content that are longest or have a death."""
+    journals = {path: next(_read(path), None) for path in _paths(folder)}
     own = {path: one for path, one in journals.items() if one and one.head.content == content}
     longest = max(own, key=lambda path: len(own[path].lines), default=None)
     for path in journals:

@@ -9,13 +9,12 @@ from datetime import datetime
 from functools import cached_property, partial
 from hashlib import sha256
 from itertools import groupby
-from pathlib import Path
 
 from pipeline import causes
 from pipeline.attempt import Attempt
 from pipeline.causes import FailureCause
 from pipeline.checking import journal
-from pipeline.checking.journal import Head, Journal
+from pipeline.checking.journal import Head, Journal, Writer
 from pipeline.checking.process import Checker, Opening
 from pipeline.checks import (
     NAMED_FINDINGS,
@@ -71,10 +70,6 @@ class Checking:
     history: tuple[HistoryEntry, ...]
     place: HoldPlace = unlimited
 
-    @cached_property
-    def folder(self) -> Path:
-        return self.workspace.folder / "checks"
-
     def at(self, stage: Stage) -> tuple[CheckRule, ...]:
         return tuple(rule for rule in self.rules if rule.after is stage)
 
@@ -94,7 +89,7 @@ def run(checking: Checking, stage: Stage, files: Sequence[CheckedFile]) -> tuple
     ServiceDown if a check is not installed on this host, does not start, or lacks its service. ContentGone if
     the files vanish meanwhile: what was not checked for that reason is no finding.
     """
-    return tuple(_run(checking, rule, stage, files) for rule in checking.at(stage))
+    return _run(checking, checking.at(stage), stage, files)
 
 
 def version_of(checking: Checking, rule: CheckRule) -> str:
@@ -112,7 +107,8 @@ def run_again(
 
     ServiceDown as `run`; the next call continues a run that ended early.
     """
-    return _run(checking, rule, Stage.RECORDED, files, at_hand)
+    (run,) = _run(checking, (rule,), Stage.RECORDED, files, at_hand)
+    return run
 
 
 def noted(checking: Checking, digests: Mapping[str, str]) -> tuple[CheckRun, ...]:
@@ -122,11 +118,11 @@ def noted(checking: Checking, digests: Mapping[str, str]) -> tuple[CheckRun, ...
     changed between two downloads, and a check may have run again in another version. A run that is lost with
     the working directory is absent: what it found is not known.
     """
+    ended = [one for one in journal.read_all_of(checking.workspace.folder) if one.ended is not None]
     runs = []
     for rule in checking.rules:
-        ended = (one for one in journal.read_all_of(checking.folder, rule.name) if one.ended is not None)
-        known = (_completed(checking, rule, one, digests) for one in ended if one.findings_of(digests))
-        runs += sorted(known, key=_coverage)[-1:]
+        own = (one for one in ended if one.head.check == rule.name and one.findings_of(digests))
+        runs += sorted((_completed(checking, rule, one, digests) for one in own), key=_coverage)[-1:]
     return tuple(runs)
 
 
@@ -136,41 +132,49 @@ def _coverage(run: CheckRun) -> tuple[int, datetime]:
 
 def _run(
     checking: Checking,
-    rule: CheckRule,
+    rules: Iterable[CheckRule],
     stage: Stage,
     files: Sequence[CheckedFile],
     at_hand: AtHand | None = None,
-) -> CheckRun:
-    opening = checking.checker.opening(rule)
-    known = journal.read_all_of(checking.folder, rule.name)
-    # which of them counts depends on the version; without any, the run says it
-    version = checking.checker.version(opening, checking.attempt) if known or not files else ""
-    head = Head(
-        check=rule.name,
-        event=getattr(opening.kind, "event", Check.event),
-        stage=stage,
-        settings=sha256(opening.settings.encode()).hexdigest(),
-        version=version,
-        content=journal.content_of(files),
-    )
+) -> tuple[CheckRun, ...]:
+    workspace = checking.workspace
+    known, content = journal.read_all_of(workspace.folder), journal.content_of(files)
     digests = {file.path: file.sha512 for file in files}
-    same = [one for one in known if one.head == head]
-    earlier = same[0] if same else Journal(head, (), None)
-    if earlier.ended is None:
-        deaths = Counter(sha512 for one in same for sha512 in set(one.deaths))
-        fatal = {sha512 for sha512, times in deaths.items() if times >= SERVICE_DEATHS}
-        with checking.place(rule):
-            earlier = _continue(checking, opening, earlier, files, fatal, at_hand)
-    return _completed(checking, rule, earlier, digests)
+    runs = list[CheckRun]()
+    noting = journal.writing(workspace.folder, workspace.attempt.name)
+    with full_waits("noting the findings of a check"), noting as writer:
+        for rule in rules:
+            opening = checking.checker.opening(rule)
+            own = [one for one in known if one.head.check == rule.name]
+            # which of them counts depends on the version; without any, the run says it
+            version = checking.checker.version(opening, checking.attempt) if own or not files else ""
+            head = Head(
+                check=rule.name,
+                event=getattr(opening.kind, "event", Check.event),
+                stage=stage,
+                settings=sha256(opening.settings.encode()).hexdigest(),
+                version=version,
+                content=content,
+            )
+            same = [one for one in own if one.head == head]
+            earlier = same[0] if same else Journal(head, (), None)
+            if earlier.ended is None:
+                deaths = Counter(sha512 for one in same for sha512 in set(one.deaths))
+                fatal = {sha512 for sha512, times in deaths.items() if times >= SERVICE_DEATHS}
+                with checking.place(rule):
+                    earlier = _continue(checking, opening, earlier, files, fatal, at_hand, writer)
+            runs.append(_completed(checking, rule, earlier, digests))
+    return tuple(runs)
 
 
-def _continue(
+def _continue(  # noqa: PLR0913 - the facts of one run
     checking: Checking,
     opening: Opening,
     earlier: Journal,
     files: Sequence[CheckedFile],
     fatal: Collection[str],
     at_hand: AtHand | None,
+    writer: Writer,
 ) -> Journal:
     """Check the files that the earlier journal does not have, in a new journal that has all.
 
@@ -178,17 +182,13 @@ def _continue(
     """
     done = earlier.checked(files)
     first = {file.path for file in files[:done]}
-    lines = [line for line in earlier.lines if line.finding is not None and line.finding.path in first]
-    name = f"{opening.name}.{checking.workspace.attempt.name}.jsonl"
-    writer = journal.Writer(checking.folder / name, earlier.head, [*lines])
-
-    def note(file: CheckedFile, finding: CheckFinding) -> None:
-        lines.append(writer.add(file, finding))
+    before = (line for line in earlier.lines if line.finding and line.finding.path in first)
+    writer.begin(earlier.head, before)
 
     def on_finding(file: CheckedFile, finding: CheckFinding) -> None:
         if finding.verdict is CheckVerdict.UNCHECKED and not file.source.exists():
             raise ContentGone(f"{file.source} is missing")
-        note(file, finding)
+        writer.add(file, finding)
 
     check = partial(
         checking.checker.run,
@@ -198,20 +198,19 @@ def _continue(
         on_death=writer.note_death,
         on_version=writer.learn,
     )
-    with full_waits("noting the findings of a check"):
-        for is_fatal, group in groupby(files[done:], lambda file: file.sha512 in fatal):
-            if is_fatal:
-                for file in group:
-                    note(file, _not_given(file))
-                continue
-            if at_hand is None:
-                check(tuple(group))
-                continue
+    for is_fatal, group in groupby(files[done:], lambda file: file.sha512 in fatal):
+        if is_fatal:
             for file in group:
-                with at_hand(file) as given:
-                    check((given,))
-        checking.attempt.check()
-        return Journal(writer.head, tuple(lines), writer.end())
+                writer.add(file, _not_given(file))
+            continue
+        if at_hand is None:
+            check(tuple(group))
+            continue
+        for file in group:
+            with at_hand(file) as given:
+                check((given,))
+    checking.attempt.check()
+    return writer.end()
 
 
 def _not_given(file: CheckedFile) -> CheckFinding:

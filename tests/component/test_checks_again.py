@@ -280,8 +280,8 @@ def test_files_of_a_run_that_died_are_removed_by_the_next(on_disk: Store, rechec
     stored(on_disk, 1, {"a.txt": "good"})
     asks(on_disk, "renewed")
     folder = on_disk.repository.settings.working / again.FOLDER / "scheduled-renewed"
-    for name in ("attempts/dead/stored/a.txt", "checks/renewed.dead.jsonl"):
-        (folder / name).parent.mkdir(parents=True)
+    for name in ("attempts/dead/stored/a.txt", "checks/renewed.dead.jsonl", "checks.dead.jsonl"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text("half")
 
     (outcome,) = outcomes(round_of(on_disk, rechecking))

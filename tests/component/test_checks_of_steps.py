@@ -1,6 +1,7 @@
 """The checks of a profile in the steps of a job: what stops it, what is remarked, what is recorded."""
 
 import hashlib
+import json
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -251,7 +252,7 @@ def test_a_file_that_vanishes_during_its_check_is_downloaded_again_and_not_calle
     done = process.work(job, replace(context, attempt=CheckedAttempt(check)))
 
     assert done.event is Event.DOWNLOAD_AGAIN
-    assert not list(workspace.folder.glob("checks/*"))
+    assert not any("b.txt" in path.read_text() for path in workspace.folder.glob("checks.*"))
 
 
 def test_stored_files_that_vanish_during_a_check_are_read_from_storage_by_the_next_try(
@@ -369,33 +370,42 @@ def test_a_stored_file_that_was_damaged_meanwhile_is_not_checked_as_the_deposite
 
 
 class CountingChecker(Checker):
-    """Notes which files are asked for."""
+    """Notes which files are asked for, and of which checks."""
 
-    asked: list[str]
+    asked: Sequence[str] = ()
+    checks: tuple[str, ...] = ()
 
     def run(self, opening: Any, files: Sequence[CheckedFile], *others: Any, **options: Any) -> None:
-        self.asked = [file.path for file in files]
+        self.asked, self.checks = [file.path for file in files], (*self.checks, opening.name)
         super().run(opening, files, *others, **options)
 
 
+@pytest.fixture
+def counting(repository: Repository) -> Iterator[CountingChecker]:
+    own = CountingChecker((repository.settings.working,))
+    yield own
+    own.close()
+
+
 def test_a_worker_that_takes_over_checks_no_file_twice(
-    repository: Repository, context: StepContext, monkeypatch: pytest.MonkeyPatch
+    repository: Repository,
+    context: StepContext,
+    counting: CountingChecker,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asks(repository, "word")
     monkeypatch.setattr(journal, "FLUSH_INTERVAL", 0.0)
     files = {f"{number}.txt": "good" for number in range(4)} | {"4.txt": "hang: now", "5.txt": "good"}
     job = repository.job(1, files)
-    folder = Workspace.of(job, repository.settings.working).folder / "checks"
+    folder = Workspace.of(job, repository.settings.working).folder
 
     def check() -> None:
-        if any(b'"3.txt"' in path.read_bytes() for path in folder.glob("*.jsonl")):
+        if any(b'"3.txt"' in path.read_bytes() for path in folder.glob("checks.*.jsonl")):
             raise AttemptOver("the worker was killed")
 
     with pytest.raises(AttemptOver):
         process.work(job, replace(context, attempt=CheckedAttempt(check)))
-    counting = CountingChecker((repository.settings.working,))
     process.work(job, replace(context, checker=counting))
-    counting.close()
 
     assert counting.asked == ["3.txt", "4.txt", "5.txt"]
 
@@ -403,6 +413,65 @@ def test_a_worker_that_takes_over_checks_no_file_twice(
 def attempted(job: Job, number: int) -> Job:
     """The job in a further attempt."""
     return job.model_copy(update={"status": job.status.model_copy(update={"op": f"attempt{number}"})})
+
+
+def test_a_check_that_ended_is_not_repeated_because_the_next_one_is_away(
+    repository: Repository, context: StepContext, counting: CountingChecker, tmp_path: Path
+) -> None:
+    there = tmp_path / "there"
+    asks(repository, "word", {"name": "away", "settings": {"away": str(there)}})
+    job = repository.job(1, {"a.txt": "good"})
+
+    with pytest.raises(ServiceDown):
+        process.work(attempted(job, 1), replace(context, checker=counting))
+    there.touch()
+    job = attempted(job, 2)
+    carried(job, repository, replace(context, checker=counting))
+
+    assert counting.checks == ("word", "away", "away")
+    described = repository.described(repository.identifiers(job).primary_id or "")
+    assert [(run.check, run.fine) for run in described.versions[0].checks] == [("word", 1), ("away", 1)]
+
+
+def test_what_a_worker_of_0_3_0_noted_is_known_and_not_checked_again(
+    repository: Repository, context: StepContext, counting: CountingChecker
+) -> None:
+    asks(repository, "word", "away")
+    job = repository.job(1, {"a.txt": "good", "b.txt": "good"})
+    checking = context.checking(attempted(job, 1))
+    running.run(checking, Stage.DOWNLOADED, deposited(job, context, {"a.txt": "good", "b.txt": "good"}))
+    journal.separate(checking.workspace.folder)
+    (away,) = checking.workspace.folder.glob("checks/away.*")
+    away.write_text(away.read_text().rpartition('{"finding":')[0])
+
+    carried(job, repository, replace(context, checker=counting))
+
+    assert (counting.checks, counting.asked) == (("away",), ["a.txt", "b.txt"])
+    described = repository.described(repository.identifiers(job).primary_id or "")
+    assert [(run.check, run.fine) for run in described.versions[0].checks] == [("word", 2), ("away", 2)]
+
+
+def test_runs_are_noted_for_a_worker_of_0_3_0_as_it_reads_them(
+    repository: Repository, context: StepContext
+) -> None:
+    asks(repository, "word", "away")
+    job = repository.job(1, {"a.txt": "good"})
+    checking = context.checking(attempted(job, 1))
+    runs = running.run(
+        checking, Stage.DOWNLOADED, files := deposited(job, context, {"a.txt": "good", "b.txt": "good"})
+    )
+    folder = checking.workspace.folder
+
+    journal.separate(folder)
+    journal.separate(folder)
+
+    assert not list(folder.glob("checks.*"))
+    for name in "word", "away":
+        head, *findings, end, nothing = (folder / "checks" / f"{name}.attempt1.jsonl").read_text().split("\n")
+        assert json.loads(head)["check"] == name
+        assert [json.loads(line)["finding"]["path"] for line in findings] == ["a.txt", "b.txt"]
+        assert ("at" in json.loads(end), nothing) == (True, "")
+    assert running.noted(checking, {file.path: file.sha512 for file in files}) == runs
 
 
 def test_a_file_at_which_the_service_died_three_times_is_unchecked_alone(

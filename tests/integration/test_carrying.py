@@ -12,7 +12,9 @@ from pipeline.outcome import Done, Service, ServiceDown
 from pipeline.records import Job, Ticket
 from pipeline.settings import Settings
 from pipeline.states import JOB, Event, JobState, Queue
+from pipeline.steps import process
 from pipeline.steps.context import StepContext
+from pipeline.working_storage.workspace import folder_of
 from tasks.app import make_context
 from tasks.broker import dispatch_job
 from tasks.interruption import EXIT_OVERDUE
@@ -34,6 +36,11 @@ from zkstate.record.jobs import JobMove
 from zkstate.record.record import Lock
 
 STATES = len(JOB.working())
+
+NOTED = (
+    '{"check":"word","event":"","stage":"downloaded","settings":"","version":"","content":""}\n'
+    '{"sha512":"","at":"2026-11-29T03:00:00Z"}\n'
+)
 
 SOON = 8.0
 """Seconds: 5, and some for a busy machine."""
@@ -123,6 +130,28 @@ def test_a_state_of_another_workers_queue_gets_a_ticket(
     assert following == record.ticket(jobs.load(session, ticket.id))
     assert carried == 2
     stops_before(JobState.DOWNLOADING, session, ticket)
+
+
+@pytest.mark.parametrize("served", [True, False])
+def test_what_checks_noted_is_left_as_0_3_0_reads_it_where_a_job_is_not_carried_to_its_recording(
+    session: Session,
+    context: WorkerContext,
+    source: HttpSource,
+    settings: Settings,
+    monkeypatch: pytest.MonkeyPatch,
+    served: bool,
+) -> None:
+    def work(job: Job, step: StepContext) -> Done:
+        (folder_of(job, settings.working) / "checks.ab12.jsonl").write_text(NOTED)
+        context.serve(Queue.IO, served=served)
+        return process.work(job, step)
+
+    monkeypatch.setitem(STEPS, JobState.PROCESSING, work)
+    following, _ = work_onward(context, planted(session, source))
+
+    assert (following is None) is served
+    files = settings.working.rglob("word.ab12.jsonl")
+    assert [path.read_text() for path in files] == ([] if served else [NOTED])
 
 
 def test_a_stopping_worker_begins_no_further_state(
