@@ -78,7 +78,7 @@ def _due(session: Session, clock: ServerClock, clients: Clients) -> Iterator[str
     are read until a page of them in a row is too young. A repair may have created the nodes of one anew.
     """
     for row in listings.kept_batches(session, listings.open_batches(session)):
-        if isinstance(row, KeptBatch) and row.status is BatchState.DELETED:
+        if isinstance(row, KeptBatch) and row.status.status is BatchState.DELETED:
             yield row.bid
     default, profiles = clients.settings.retention, clients.profiles
     known: Mapping[str, float] = {}
@@ -90,7 +90,8 @@ def _due(session: Session, clock: ServerClock, clients: Clients) -> Iterator[str
             log().error("batch not removed", bid=row.id, error=row.problem)
             continue
         now = clock.now_ms() / 1000
-        if row.status is BatchState.COMPLETED and now - row.written > known.get(row.profile, default):
+        retention = known.get(row.submission.profile_name, default)
+        if row.status.status is BatchState.COMPLETED and now - row.written > retention:
             yield row.bid
         young = young + 1 if now - row.created <= shortest else 0
         if young == listings.READ_PAGE:
@@ -205,8 +206,8 @@ def _needed(session: Session) -> frozenset[str]:
 
 
 def _needed_by(batch: KeptBatch) -> str | None:
-    url = batch.payload_url
-    if not is_upload(url) or batch.status in (BatchState.COMPLETED, BatchState.DELETED):
+    url = batch.submission.payload_url
+    if not is_upload(url) or batch.status.status in (BatchState.COMPLETED, BatchState.DELETED):
         return None
     try:
         return parse_upload_url(url).upload

@@ -9,9 +9,10 @@ Rule: an unreadable node does not spoil a list; its id and its fault are listed 
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import chain
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from kazoo.protocol.states import ZnodeStat
 
@@ -182,10 +183,13 @@ class BatchRow(Record):
     message: str = ""
 
 
-class KeptBatch(BatchRow):
+@dataclass(frozen=True)
+class KeptBatch:
     """A batch for who decides what leaves the record; seconds since the epoch, by the server's clock."""
 
-    payload_url: str
+    bid: str
+    submission: Submission
+    status: BatchStatus
     created: float
     written: float
     """When the status was written last."""
@@ -294,28 +298,22 @@ def _job_row(jid: str, nodes: list[tuple[bytes, ZnodeStat]]) -> JobRow:
 
 
 def _batch_row(bid: str, nodes: list[tuple[bytes, ZnodeStat]]) -> BatchRow:
-    return BatchRow(**_batch_facts(bid, nodes)[0])
+    batch = _kept_batch(bid, nodes)
+    return BatchRow(
+        bid=bid,
+        profile=batch.submission.profile_name,
+        name=batch.submission.name,
+        status=batch.status.status,
+        since=batch.status.last_modified,
+        total=batch.status.total,
+        message=batch.status.message,
+    )
 
 
 def _kept_batch(bid: str, nodes: list[tuple[bytes, ZnodeStat]]) -> KeptBatch:
-    (facts, submission), stat = _batch_facts(bid, nodes), nodes[1][1]
-    times = {"created": stat.ctime / 1000, "written": stat.mtime / 1000}
-    return KeptBatch(**facts, **times, payload_url=submission.payload_url)
-
-
-def _batch_facts(bid: str, nodes: list[tuple[bytes, ZnodeStat]]) -> tuple[dict[str, Any], Submission]:
     submission = codec.decode(Submission, nodes[0][0], paths.submission(bid))
-    status = codec.decode(BatchStatus, nodes[1][0], paths.batch_status(bid))
-    facts = {
-        "bid": bid,
-        "profile": submission.profile_name,
-        "name": submission.name,
-        "status": status.status,
-        "since": status.last_modified,
-        "total": status.total,
-        "message": status.message,
-    }
-    return facts, submission
+    status, stat = codec.decode(BatchStatus, nodes[1][0], paths.batch_status(bid)), nodes[1][1]
+    return KeptBatch(bid, submission, status, created=stat.ctime / 1000, written=stat.mtime / 1000)
 
 
 SAMPLE = 200
