@@ -6,13 +6,12 @@ counts those that a release without counters entered.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from types import MappingProxyType
-from typing import Any
 
-from sqlalchemy import Connection, Table, case, delete, func, literal_column, not_, or_, select, update
+from sqlalchemy import Connection, case, delete, func, literal_column, not_, or_, select, update
 
 from pipeline.checks import FORMAT_IDENTIFICATION, CheckVerdict
 from pipeline.inventory.tables import (
@@ -23,8 +22,8 @@ from pipeline.inventory.tables import (
     formats,
     growth,
     ingests,
-    insert,
     insert_new,
+    insert_or_add,
     space_days,
     versions,
 )
@@ -84,15 +83,43 @@ DEPOSITED = files.c.source == PRODUCER.rstrip("/")
 """A file of the depositor, and not one that the repository added."""
 
 
-def count_version(
-    connection: Connection,
-    version_id: int,
-    identified: Mapping[str, Mapping[str, int]] = MappingProxyType({}),
-) -> int:
-    """Count the version unless it is counted; returns the number of its files.
+@dataclass(frozen=True)
+class Added:
+    """What one version adds to the figures."""
+
+    profile: str
+    number: int
+    created: datetime
+    types: Mapping[str, int]
+    """Media type -> files of the depositor whose bytes were added."""
+    bytes: int
+    """Added bytes of all files."""
+
+
+def enter(
+    connection: Connection, added: Added, identified: Mapping[str, Mapping[str, int]] = MappingProxyType({})
+) -> None:
+    """Add the version, which is marked as counted in this transaction.
 
     `identified`: check -> format -> files, of runs that are entered as counted in this transaction.
     """
+    day = {
+        "profile": added.profile,
+        "day": _day(added.created),
+        "objects": int(added.number == 1),
+        "versions": 1,
+        "files": sum(added.types.values()),
+        "bytes": added.bytes,
+    }
+    insert_or_add(connection, growth, [day])
+    types = Counter[str]()
+    for name, number in added.types.items():
+        types[name[:FORMAT_LENGTH]] += number
+    _add_formats(connection, added.profile, {"": types, **identified})
+
+
+def count_version(connection: Connection, version_id: int) -> int:
+    """Count the version unless it is counted; returns the number of its files."""
     mark = update(ingests).where(ingests.c.inv_version_id == version_id, ingests.c.counted.is_(None))
     profile = connection.scalar(mark.values(counted=True).returning(ingests.c.profile))
     if profile is None:
@@ -111,17 +138,9 @@ def count_version(
         .where(files.c.inv_version_id == version_id)
         .group_by(files.c.mime_type)
     ).all()
-    added = {
-        "objects": int(version.number == 1),
-        "versions": 1,
-        "files": sum(row.deposited for row in rows),
-        "bytes": sum(int(row.bytes) for row in rows),
-    }
-    _add(connection, growth, [{"profile": profile, "day": _day(version.created), **added}])
-    types = Counter[str]()
-    for row in rows:
-        types[row.mime_type[:FORMAT_LENGTH]] += row.deposited
-    _add_formats(connection, profile, {"": types, **identified})
+    types = {row.mime_type: row.deposited for row in rows}
+    size = sum(int(row.bytes) for row in rows)
+    enter(connection, Added(profile, version.number, version.created, types, size))
     return sum(row.all for row in rows)
 
 
@@ -159,14 +178,7 @@ def _add_formats(connection: Connection, profile: str, identified: Mapping[str, 
         for name, number in sorted(numbers.items())
         if number
     ]
-    if rows:
-        _add(connection, formats, rows)
-
-
-def _add(connection: Connection, table: Table, rows: Sequence[dict[str, Any]]) -> None:
-    statement, keys = insert(connection, table), list(table.primary_key.columns)
-    sums = {one.name: one + statement.excluded[one.name] for one in table.c if not one.primary_key}
-    connection.execute(statement.on_conflict_do_update(index_elements=keys, set_=sums), rows)
+    insert_or_add(connection, formats, rows)
 
 
 def count_portion(connection: Connection) -> int:

@@ -477,6 +477,19 @@ def insert_new(connection: Connection, table: Table, rows: Sequence[Mapping[str,
 
 
 @cache
+def _insert_or_add(dialect: str, table: Table) -> Insert:
+    statement, keys = _insert(dialect, table), list(table.primary_key.columns)
+    sums = {one.name: one + statement.excluded[one.name] for one in table.c if not one.primary_key}
+    return statement.on_conflict_do_update(index_elements=keys, set_=sums)
+
+
+def insert_or_add(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Insert the rows; where the table has one with the same key, add the numbers to it."""
+    if rows:
+        connection.execute(_insert_or_add(connection.dialect.name, table), list(rows))
+
+
+@cache
 def _insert_if_new(dialect: str, column: Column[T]) -> ReturningInsert[tuple[T]]:
     return _insert_new(dialect, column.table).returning(column)
 
