@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from pipeline.checks import CheckRun, CheckSummary, CheckVerdict
-from pipeline.fixity import StoredVersion
+from pipeline.fixity import StoredFile, StoredVersion
 
 
 @dataclass(frozen=True)
@@ -56,6 +56,10 @@ class Recording:
     """The identity of who submitted it; empty if that is not known."""
     checks: tuple[CheckRun, ...] = ()
     """The checks of the deposit so far."""
+
+    def type_of(self, file: StoredFile) -> str:
+        """The MIME type of a file of the version."""
+        return self.mime_types.get(file.path, "application/octet-stream")
 
 
 @dataclass(frozen=True)

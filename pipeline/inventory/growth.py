@@ -6,14 +6,28 @@ counts those that a release without counters entered.
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from types import MappingProxyType
+from functools import cache
+from typing import Any
 
-from sqlalchemy import Connection, case, delete, func, literal_column, not_, or_, select, update
+from sqlalchemy import (
+    Connection,
+    Executable,
+    Table,
+    case,
+    delete,
+    func,
+    literal_column,
+    not_,
+    or_,
+    select,
+    update,
+)
 
 from pipeline.checks import FORMAT_IDENTIFICATION, CheckVerdict
+from pipeline.inventory.base import Recording
 from pipeline.inventory.tables import (
     FORMAT_LENGTH,
     checks,
@@ -22,8 +36,8 @@ from pipeline.inventory.tables import (
     formats,
     growth,
     ingests,
+    insert_for,
     insert_new,
-    insert_or_add,
     space_days,
     versions,
 )
@@ -83,39 +97,27 @@ DEPOSITED = files.c.source == PRODUCER.rstrip("/")
 """A file of the depositor, and not one that the repository added."""
 
 
-@dataclass(frozen=True)
-class Added:
-    """What one version adds to the figures."""
-
-    profile: str
-    number: int
-    created: datetime
-    types: Mapping[str, int]
-    """Media type -> files of the depositor whose bytes were added."""
-    bytes: int
-    """Added bytes of all files."""
-
-
-def enter(
-    connection: Connection, added: Added, identified: Mapping[str, Mapping[str, int]] = MappingProxyType({})
+def enter_recorded(
+    connection: Connection, recording: Recording, identified: Mapping[str, Mapping[str, int]]
 ) -> None:
-    """Add the version, which is marked as counted in this transaction.
+    """Count the version, which is entered as counted in this transaction.
 
-    `identified`: check -> format -> files, of runs that are entered as counted in this transaction.
+    `identified`: check -> format -> files, of runs that are entered as counted, too.
     """
+    version, types = recording.version, Counter[str]()
+    added = [file for file in version.files if file.added and file.size]
+    for file in added:
+        types[recording.type_of(file)[:FORMAT_LENGTH]] += file.path.startswith(PRODUCER)
     day = {
-        "profile": added.profile,
-        "day": _day(added.created),
-        "objects": int(added.number == 1),
+        "profile": recording.profile,
+        "day": _day(version.created),
+        "objects": int(version.number == 1),
         "versions": 1,
-        "files": sum(added.types.values()),
-        "bytes": added.bytes,
+        "files": types.total(),
+        "bytes": sum(file.size for file in added),
     }
-    insert_or_add(connection, growth, [day])
-    types = Counter[str]()
-    for name, number in added.types.items():
-        types[name[:FORMAT_LENGTH]] += number
-    _add_formats(connection, added.profile, {"": types, **identified})
+    _add(connection, growth, [day])
+    _add_formats(connection, recording.profile, {"": types, **identified})
 
 
 def count_version(connection: Connection, version_id: int) -> int:
@@ -138,9 +140,19 @@ def count_version(connection: Connection, version_id: int) -> int:
         .where(files.c.inv_version_id == version_id)
         .group_by(files.c.mime_type)
     ).all()
-    types = {row.mime_type: row.deposited for row in rows}
-    size = sum(int(row.bytes) for row in rows)
-    enter(connection, Added(profile, version.number, version.created, types, size))
+    day = {
+        "profile": profile,
+        "day": _day(version.created),
+        "objects": int(version.number == 1),
+        "versions": 1,
+        "files": sum(row.deposited for row in rows),
+        "bytes": sum(int(row.bytes) for row in rows),
+    }
+    _add(connection, growth, [day])
+    types = Counter[str]()
+    for row in rows:
+        types[row.mime_type[:FORMAT_LENGTH]] += row.deposited
+    _add_formats(connection, profile, {"": types})
     return sum(row.all for row in rows)
 
 
@@ -178,7 +190,20 @@ def _add_formats(connection: Connection, profile: str, identified: Mapping[str, 
         for name, number in sorted(numbers.items())
         if number
     ]
-    insert_or_add(connection, formats, rows)
+    if rows:
+        _add(connection, formats, rows)
+
+
+def _add(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Insert the rows; where the table has one with the same key, add the numbers to it."""
+    connection.execute(_adding(connection.dialect.name, table), rows)
+
+
+@cache
+def _adding(dialect: str, table: Table) -> Executable:
+    statement, keys = insert_for(dialect, table), list(table.primary_key.columns)
+    sums = {one.name: one + statement.excluded[one.name] for one in table.c if not one.primary_key}
+    return statement.on_conflict_do_update(index_elements=keys, set_=sums)
 
 
 def count_portion(connection: Connection) -> int:

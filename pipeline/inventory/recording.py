@@ -4,7 +4,7 @@ Also the ownership of objects: permanent local ids, minted ARK, owner and collec
 job from the moment it is minted, whatever happens to the record's counter.
 """
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -39,7 +39,6 @@ from pipeline.inventory.tables import (
     rows_with,
     versions,
 )
-from pipeline.names import PRODUCER
 from pipeline.outcome import StepFailed, caused_by, content, system
 from pipeline.records import Job, now, reused, same_job
 
@@ -314,7 +313,7 @@ def enter(connection: Connection, recording: Recording, rebuilt_by: str = "") ->
     connection.execute(_INDEXED if ingest["depositor"] else _INGESTS, {**own, **ingest})
     index.enter(connection, object_id, _findable(recording, ingest))
     identified = findings.enter_first_runs(connection, object_id, version_id, recording.checks)
-    growth.enter(connection, _added(recording), identified)
+    growth.enter_recorded(connection, recording, identified)
     scheduled = {"inv_object_id": object_id, "profile": recording.profile, "since": recording.version.created}
     insert_new(connection, fixities, [scheduled])
     if rebuilt_by:
@@ -428,25 +427,12 @@ def _files(recording: Recording, own: dict[str, int]) -> Iterator[dict[str, Any]
             "role": "metadata" if rest in _METADATA else "data",
             "full_size": file.size,
             "billable_size": file.size if file.added else 0,
-            "mime_type": _type_of(recording, file),
+            "mime_type": recording.type_of(file),
             "digest_type": "sha-512",
             "digest_value": file.sha512,
             "created": created,
             **_provenance(recording.provenance.get(file.path)),
         }
-
-
-def _type_of(recording: Recording, file: StoredFile) -> str:
-    return recording.mime_types.get(file.path, "application/octet-stream")
-
-
-def _added(recording: Recording) -> growth.Added:
-    version, types = recording.version, Counter[str]()
-    added = [file for file in version.files if file.added and file.size]
-    for file in added:
-        types[_type_of(recording, file)] += file.path.startswith(PRODUCER)
-    size = sum(file.size for file in added)
-    return growth.Added(recording.profile, version.number, version.created, types, size)
 
 
 def _provenance(of: Provenance | None) -> dict[str, str | None]:

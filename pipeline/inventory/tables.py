@@ -457,36 +457,23 @@ NAMES_AT_A_TIME = 500
 
 def insert(connection: Connection, table: Table) -> Insert:
     """An INSERT that supports ON CONFLICT."""
-    return _insert(connection.dialect.name, table)
+    return insert_for(connection.dialect.name, table)
 
 
-def _insert(dialect: str, table: Table) -> Insert:
+def insert_for(dialect: str, table: Table) -> Insert:
     statement: Insert = import_module(f"sqlalchemy.dialects.{dialect}").insert(table)
     return statement
 
 
 @cache
 def _insert_new(dialect: str, table: Table) -> Insert:
-    return _insert(dialect, table).on_conflict_do_nothing()
+    return insert_for(dialect, table).on_conflict_do_nothing()
 
 
 def insert_new(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
     """Insert those of the rows that violate no unique constraint."""
     if rows:
         connection.execute(_insert_new(connection.dialect.name, table), list(rows))
-
-
-@cache
-def _insert_or_add(dialect: str, table: Table) -> Insert:
-    statement, keys = _insert(dialect, table), list(table.primary_key.columns)
-    sums = {one.name: one + statement.excluded[one.name] for one in table.c if not one.primary_key}
-    return statement.on_conflict_do_update(index_elements=keys, set_=sums)
-
-
-def insert_or_add(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Insert the rows; where the table has one with the same key, add the numbers to it."""
-    if rows:
-        connection.execute(_insert_or_add(connection.dialect.name, table), list(rows))
 
 
 @cache
