@@ -14,21 +14,23 @@ from tests.support import nightly
 from tools.simulation.history import FAST, FOLDER, remove_leftovers
 from tools.simulation.world import World
 
-RUNS = nightly.often(24, 300)
-"""Histories: each takes about a second of a processor."""
+RUNS, MINUTES = 300, 3
+"""As many histories as fit: each takes about a second of a processor, and other tests go first."""
 
-LIMIT = 1200
+FEWEST = 8
+
+LIMIT = 60 * MINUTES + 240
 """Seconds, on a loaded machine."""
 
-LEAST = {"rows": 40, "pairs": 150}
-"""Rows of the table and pairs that the histories meet: 24 have met 50 and 221."""
+LEAST = {"rows": 30, "pairs": 60}
+"""Rows of the table and pairs that the fewest histories meet: 12 have met 41 and 96."""
 
 pytestmark = pytest.mark.timeout(LIMIT + 60)
 
 
 def run(*arguments: str, hash_seed: int = 0) -> str:
     done = subprocess.run(
-        [sys.executable, "-m", "tools.simulation", *arguments],
+        ["nice", sys.executable, "-m", "tools.simulation", *arguments],
         env={**os.environ, "PYTHONHASHSEED": str(hash_seed)},
         capture_output=True,
         text=True,
@@ -105,10 +107,10 @@ def test_a_seed_and_its_goals_give_the_same_history_in_each_process() -> None:
 
 
 def test_after_faults_each_object_is_stored_once_and_everything_ends() -> None:
-    histories = simulated("--seed", "100", "--runs", str(RUNS))
+    histories = simulated("--seed", "100", "--runs", str(RUNS), "--minutes", str(MINUTES))
 
     assert [(one["seed"], one["towards"], one["problems"]) for one in histories if one["problems"]] == []
-    assert len(histories) == RUNS
+    assert len(histories) >= FEWEST
     assert sum(len(one["faults"]) for one in histories) > 5 * len(histories)
     for what, least in LEAST.items():
         assert len({met for one in histories for met in one[what]}) >= least
