@@ -31,12 +31,7 @@ from zkstate.connection.session import Session, connect
 if TYPE_CHECKING:
     from tests.servers import postgresql, s3
 
-pytest_plugins = (
-    "tests.support.loopback",
-    "tests.support.repositories",
-    "tests.support.scheduling",
-    "tests.support.site",
-)
+pytest_plugins = ("tests.support.loopback", "tests.support.repositories", "tests.support.site")
 
 LONG_EXAMPLES = 2000
 """Of each property in a round of `./dev fuzz`."""

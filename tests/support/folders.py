@@ -1,7 +1,6 @@
 """What the folder of a test says: its markers, and the servers that its tests may start."""
 
 from collections.abc import Collection
-from functools import cache
 from pathlib import Path
 
 MARKERS = {"integration": ("integration",), "e2e": ("e2e", "integration", "no_cover")}
@@ -15,29 +14,27 @@ SERVERS = frozenset({"zookeeper", "redis_server"})
 
 LONGEST_FIRST = (
     "test_containers_short",
-    "test_storm_short",
-    "test_documented_commands",
-    "s3/test_conformance",
-    "oidc/test_conformance",
     "test_simulation",
+    "test_storm_short",
+    "test_dashboard_troubles",
+    "test_chaos_short",
     "test_printed_remedies",
     "test_chaos_on_hosts",
-    "test_chaos_short",
-    "test_dashboard_troubles",
+    "test_documented_commands",
+    "test_guests",
+    "test_recovery",
+    "test_adding_a_step",
     "test_new_deposit",
     "test_deposit_choices",
-    "test_recovery",
-    "test_guests",
-    "test_deployment",
-    "test_restore_drill",
-    "test_outside_services",
+    "test_conformance",
     "test_scaling_drill",
-    "test_truth",
-    "test_every_page",
-    "test_kazoo",
+    "test_outside_services",
+    "test_deployment",
     "test_benchmarks",
+    "test_kazoo",
     "test_demo",
-    "test_adding_a_step",
+    "test_every_page",
+    "test_restore_drill",
     "test_browser",
 )
 """The files whose tests take longest, as a run of all tests has measured them."""
@@ -53,17 +50,14 @@ def markers(folder: str, fixtures: Collection[str]) -> tuple[str, ...]:
     return MARKERS.get(folder, ())
 
 
-@cache
 def turn(path: Path) -> int:
-    """When the tests of a file are run: the longest first, so that no process waits for them at last, and
-    those of tests/unit last, which fill what is left.
+    """When the tests of a file are run: the longest first, so that no process waits for them at last.
 
     Files of the same turn keep their order.
     """
-    for number, name in enumerate(LONGEST_FIRST):
-        if path.match(f"{name}.py"):
-            return number
-    return len(LONGEST_FIRST) + {"e2e": 0, "unit": 2}.get(path.parent.name, 1)
+    if path.stem in LONGEST_FIRST:
+        return LONGEST_FIRST.index(path.stem)
+    return len(LONGEST_FIRST) + (path.parent.name != "e2e")
 
 
 def refusal(folder: str, fixtures: Collection[str]) -> str:

@@ -166,11 +166,6 @@ def test_tests_run_in_several_processes(cores: int, arguments: list[str], proces
     assert spread_over(cores, arguments)[:2] == ("-n", processes)
 
 
-def test_a_process_gets_whole_files_in_their_order_unless_files_are_named() -> None:
-    assert spread_over(2, ["--quiet"])[2:] == ("--dist", "loadfile", "--no-loadscope-reorder")
-    assert spread_over(2, ["tests/unit/test_dev.py::test_a"])[2:] == ("--dist", "worksteal")
-
-
 @pytest.mark.parametrize("argument", ["-n0", "--numprocesses=8", "--pdb"])
 def test_the_number_of_processes_can_be_given(argument: str) -> None:
     assert spread_over(8, ["tests/unit", argument]) == ()

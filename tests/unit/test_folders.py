@@ -1,12 +1,9 @@
 import re
-from collections import OrderedDict
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from tests.support import folders, nightly
-from tests.support.scheduling import assign
 
 TESTS = Path(__file__).parents[1]
 PROJECT = TESTS.parent
@@ -69,24 +66,3 @@ def test_the_longest_files_exist_and_are_run_first(request: pytest.FixtureReques
 
     turns = [folders.turn(item.path) for item in request.session.items]
     assert turns == sorted(turns)
-
-
-def test_half_of_the_processes_take_whole_fleets_first_and_then_help_the_others() -> None:
-    files = [
-        "tests/e2e/test_long.py",
-        "tests/e2e/test_short.py",
-        "tests/plugins/test_a.py",
-        "tests/unit/test_b.py",
-    ]
-    given = OrderedDict((file, {f"{file}::test": False}) for file in files)
-    scheduling = SimpleNamespace(nodes=["fleets", "others"], workqueue=given)
-    order: list[str] = []
-
-    def assign_first(node: str) -> None:
-        order.append(f"{node} {given.popitem(last=False)[0]}")
-
-    for node in ("others", "fleets", "others", "others"):
-        assign(scheduling, assign_first, node)
-
-    long, short, plugin, unit = files
-    assert order == [f"others {plugin}", f"fleets {long}", f"others {unit}", f"others {short}"]

@@ -60,17 +60,13 @@ def test(context: typer.Context) -> None:
 def spread_over(cores: int, arguments: Sequence[str]) -> tuple[str, ...]:
     """Pytest's options for several processes; none if the arguments set the number or need one process.
 
-    A process starts its own servers and workers, which mostly wait: three for each core. A process gets whole
-    files in the order of the collection, so the longest of them run side by side; the tests of one file that
-    is asked for are shared out.
+    A process starts its own servers and workers, which mostly wait: three for each core.
     """
     if any(
         argument.startswith(("-n", "--numprocesses", "--pdb", "--collect-only")) for argument in arguments
     ):
         return ()
-    a_file = any(".py" in argument for argument in arguments)
-    shared = ("worksteal",) if a_file else ("loadfile", "--no-loadscope-reorder")
-    return ("-n", str(min(A_CORE * cores, MOST_PROCESSES)), "--dist", *shared)
+    return ("-n", str(min(A_CORE * cores, MOST_PROCESSES)), "--dist", "worksteal")
 
 
 @app.command(epilog="Example: ./dev up --detach && . var/run/environment && arkline status")
