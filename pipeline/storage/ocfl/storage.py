@@ -192,7 +192,7 @@ class OcflStorage(OcflReader):
             if not folders:
                 return
             if few:
-                sync_all([*large, *folders], list(open_copies.values()))
+                sync_all([*large, *sorted(folders)], list(open_copies.values()))
             else:
                 sync_tree(Path(content))
             _read_back(copied, open_copies, content, attempt)

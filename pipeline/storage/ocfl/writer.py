@@ -250,7 +250,7 @@ def prune(content: Path, inventory: objects.Inventory) -> None:
         if not any(Path(parent).iterdir()):
             Path(parent).rmdir()
             changed.add(Path(parent).parent)
-    sync_all([folder for folder in changed if folder.is_relative_to(content) and folder.exists()])
+    sync_all([folder for folder in sorted(changed) if folder.is_relative_to(content) and folder.exists()])
 
 
 def _write_pair(write: Callable[[Path, bytes], int], folder: Path, data: bytes) -> tuple[int, int]:
