@@ -5,20 +5,15 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from pipeline.storage.ocfl.storage import OcflStorage
 from plugins.conformance.subjects import Change, StoragePlace
-from tests.support.command_forks import CAN_START, forks
 from tests.support.ocfl_fixture import memory
 
 PROJECT = Path(__file__).parents[2]
-
-LOADED = "ignore:Module already imported:pytest.PytestAssertRewriteWarning"
-"""Libraries that are loaded before pytest, which would rewrite their assertions."""
 
 
 def passed(folder: Path, *arguments: str, environment: dict[str, str] | None = None) -> int:
@@ -28,29 +23,22 @@ def passed(folder: Path, *arguments: str, environment: dict[str, str] | None = N
     shows skipped tests.
     """
     left_out = ("-p", "no:cacheprovider", "-p", "no:schemathesis", "-p", "no:valkey")
-    variables = {**os.environ, "PYTHONPATH": str(PROJECT), **(environment or {})}
-    code, said = _pytest(("-q", *left_out, "-W", "error", "-W", LOADED, *arguments), folder, variables)
-    counts = {word: int(number) for number, word in re.findall(r"(\d+) (passed|failed|skipped|error)", said)}
-    assert code == 0, said[-10_000:]
-    assert "-rs" in arguments or not counts.get("skipped"), said[-10_000:]
+    command = [sys.executable, "-m", "pytest", "-q", *left_out, "-W", "error", *arguments]
+    run = subprocess.run(
+        command,
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(PROJECT), **(environment or {})},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    counts = {
+        word: int(number) for number, word in re.findall(r"(\d+) (passed|failed|skipped|error)", run.stdout)
+    }
+    said = run.stdout[-8000:] + run.stderr[-2000:]
+    assert run.returncode == 0, said
+    assert "-rs" in arguments or not counts.get("skipped"), said
     return counts["passed"]
-
-
-def _pytest(arguments: Sequence[str], folder: Path, environment: Mapping[str, str]) -> tuple[int, str]:
-    """The exit code of pytest and its output. For a suite it is forked from a process that has loaded the
-    libraries, which most of its time would go to; that of storages has a new interpreter, as its writers die.
-    """
-    suite = any(re.match("--arkline-(check|inventory|login|minter)=", argument) for argument in arguments)
-    with tempfile.TemporaryFile() as log:
-        if CAN_START and suite:
-            code = forks().start("pytest", arguments, environment, folder, log).wait()
-        else:
-            command = (sys.executable, "-m", "pytest", *arguments)
-            code = subprocess.run(
-                command, cwd=folder, env=environment, stdout=log, stderr=log, check=False
-            ).returncode
-        log.seek(0)
-        return code, log.read().decode()
 
 
 @contextmanager
