@@ -319,7 +319,7 @@ def _do_step(attempt: Attempt[Job]) -> Job | None:
         attempt.guard.check()
         carried = _carries(attempt, jobs.target_of(job.status, outcome.event))
         if not carried and job.status.status is JobState.PROCESSING:
-            with suppress(OSError, ValueError):  # a worker of 0.3.0 may take over, and reads one run a file
+            with suppress(OSError, ValueError):  # a worker of 0.3.0 may take over
                 journal.separate(folder_of(job, context.settings.working))
         lock = attempt.lock
         if carried:

@@ -73,10 +73,11 @@ def running(
         beats = [beat(config, number, environment) for number in (1, 2)]
         (port, web_port), password = free_ports(2), secrets.token_urlsafe(12)
         web_port = int(environment.get("ARKLINE_WEB_PORT") or web_port)
+        web_url, flower_url = f"http://{HOST}:{web_port}/", f"http://{HOST}:{port}/"
         others = [
             *beats,
-            web(config, web_port, {**environment, "ARKLINE_FLOWER_URL": f"http://{HOST}:{port}/"}),
-            flower(config, port, password, f"http://{HOST}:{web_port}", environment),
+            web(config, web_port, {**environment, "ARKLINE_FLOWER_URL": flower_url}),
+            flower(config, port, password, web_url, environment),
         ]
 
         @cache
@@ -89,9 +90,9 @@ def running(
                 pid=os.getpid(),
                 zk_hosts=started.zk_hosts,
                 broker_url=started.broker_url,
-                web_url=f"http://{HOST}:{web_port}/",
+                web_url=web_url,
                 token=token(),
-                flower_url=f"http://{HOST}:{port}/",
+                flower_url=flower_url,
                 flower_user=FLOWER_USER,
                 flower_password=password,
                 environment=environment,

@@ -23,7 +23,7 @@ NAME, SUFFIX = "checks", ".jsonl"
 """0.3.0 has a folder of this name, with a file for each run of a check."""
 
 _HEAD = b'{"check":'
-"""The beginning of a run's first line."""
+"""How the first line of a run begins."""
 
 FLUSH_INTERVAL = 1.0
 """Seconds of findings that a crash may lose: their files are checked again."""
@@ -92,7 +92,7 @@ def read_all_of(folder: Path) -> list[Journal]:
 
 
 def separate(folder: Path) -> None:
-    """Give each run a file of its own: a worker of 0.3.0, which may take over, finds no other."""
+    """Write each run into a file of its own: a worker of 0.3.0 may take over, and reads no other form."""
     for path in _entries(folder, f"{NAME}."):
         for run in _runs(path):
             name = Head.model_validate_json(run.partition(b"\n")[0]).check

@@ -92,7 +92,7 @@ class _Output:
     waiting: bytearray = field(default_factory=bytearray)
 
     def later(self, kind: str, *values: Any) -> None:
-        """Write a line together with the next one: each write wakes the worker."""
+        """Keep the line, and write it with the next one: each write wakes the worker."""
         self.waiting.extend(line(kind, *values))
 
     def line(self, kind: str, *values: Any) -> None:

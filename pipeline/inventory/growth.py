@@ -108,15 +108,8 @@ def enter_recorded(
     added = [file for file in version.files if file.added and file.size]
     for file in added:
         types[recording.type_of(file)[:FORMAT_LENGTH]] += file.path.startswith(PRODUCER)
-    day = {
-        "profile": recording.profile,
-        "day": _day(version.created),
-        "objects": int(version.number == 1),
-        "versions": 1,
-        "files": types.total(),
-        "bytes": sum(file.size for file in added),
-    }
-    _add(connection, growth, [day])
+    size = sum(file.size for file in added)
+    _add_day(connection, recording.profile, version.number, version.created, types.total(), size)
     _add_formats(connection, recording.profile, {"": types, **identified})
 
 
@@ -140,20 +133,28 @@ def count_version(connection: Connection, version_id: int) -> int:
         .where(files.c.inv_version_id == version_id)
         .group_by(files.c.mime_type)
     ).all()
-    day = {
-        "profile": profile,
-        "day": _day(version.created),
-        "objects": int(version.number == 1),
-        "versions": 1,
-        "files": sum(row.deposited for row in rows),
-        "bytes": sum(int(row.bytes) for row in rows),
-    }
-    _add(connection, growth, [day])
     types = Counter[str]()
     for row in rows:
         types[row.mime_type[:FORMAT_LENGTH]] += row.deposited
+    size = sum(int(row.bytes) for row in rows)
+    _add_day(connection, profile, version.number, version.created, types.total(), size)
     _add_formats(connection, profile, {"": types})
     return sum(row.all for row in rows)
+
+
+def _add_day(
+    connection: Connection, profile: str, number: int, created: datetime, deposited: int, size: int
+) -> None:
+    """Add a version to its day: with `deposited` new files of the depositor, and `size` new bytes."""
+    day = {
+        "profile": profile,
+        "day": _day(created),
+        "objects": int(number == 1),
+        "versions": 1,
+        "files": deposited,
+        "bytes": size,
+    }
+    _add(connection, growth, [day])
 
 
 _UNCOUNTED = checks.c.counted.is_(None) & literal_column(f"inv_checks.event = '{FORMAT_IDENTIFICATION}'")

@@ -47,6 +47,8 @@ UNREADABLE = "unreadable"
 
 _RESOLVER = ("/etc/hosts", "/etc/resolv.conf", "/etc/nsswitch.conf", "/etc/host.conf", "/etc/gai.conf")
 
+_NEVER = -math.inf
+
 _FAILED = (Unreachable, ConnectionLost, NoAnswer)
 
 
@@ -66,7 +68,7 @@ class ClamavCheck:
     def __init__(self, settings: ClamavSettings) -> None:
         self._clamd = Clamd(settings.clamd)
         self._version = ""
-        self._asked_at = self._tried_at = -math.inf
+        self._asked_at = self._tried_at = _NEVER
         self._make_sure(lambda: None)
 
     @property
@@ -142,7 +144,7 @@ class ClamavCheck:
                 time.sleep(POLL)
             else:
                 break
-        self._tried_at = 0.0
+        self._tried_at = _NEVER
         self._make_sure(keep_alive)
 
     def _ask(self, command: str, keep_alive: Alive) -> str:
@@ -152,6 +154,6 @@ class ClamavCheck:
             raise self._away(error) from error
 
     def _away(self, error: Exception) -> ServiceAway:
-        self._tried_at = 0.0
+        self._tried_at = _NEVER
         hangs = f"clamd at {self._clamd.address} does not answer: it hangs, or is overloaded"
         return ServiceAway(str(error) or hangs)

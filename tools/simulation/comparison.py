@@ -73,7 +73,7 @@ def root_of(seed: int) -> str:
 
 
 def sequence_of(seed: int, length: int) -> list[Step]:
-    """The steps of a seed; versions are small, so that some fit."""
+    """The steps of a seed. Expected versions are small, so that some requests are accepted."""
     chance = random.Random(f"requests {seed}")
     return [_step(chance, root_of(seed)) for _ in range(length)]
 

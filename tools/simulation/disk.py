@@ -215,7 +215,7 @@ class Disk:
         self._creating(self._inside(path, dir_fd), partial(self._os["mkdir"], path, mode, dir_fd=dir_fd))
 
     def _removing(self, name: str) -> Callable[..., Any]:
-        """`unlink` or `rmdir`; what it would refuse is left to it."""
+        """`unlink` or `rmdir`; a call that the kernel refuses goes to the kernel."""
 
         def remove(path: Any, *, dir_fd: int | None = None) -> None:
             whole = self._inside(path, dir_fd)

@@ -260,7 +260,7 @@ class Watches:
     def __init__(self, allowed: Callable[[int, Access], bool], *, exclusive: bool) -> None:
         self._allowed, self._exclusive = allowed, exclusive
         self._once = defaultdict[tuple[str, str], dict[int, None]](dict)
-        """What is watched, and the path -> the sessions that watch it."""
+        """(Kind of watch, path) -> the sessions that watch."""
         self._below = defaultdict[tuple[str, str], dict[int, None]](dict)
         """The persistent ones, of a node and of all below; those of children tell of deletions alone."""
 

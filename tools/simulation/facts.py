@@ -25,10 +25,10 @@ class Facts:
     """JID -> the id of its batch."""
     rows: set[str] = field(default_factory=set)
     reached: set[tuple[str, str]] = field(default_factory=set)
-    """JID or the id of a batch, and a state that it reached."""
+    """The id of a job or a batch, and a state that the record says it reached."""
 
     def note(self, changes: Sequence[Change]) -> None:
-        """Take over what a transaction has changed."""
+        """Note the changes of a transaction that was committed."""
         written = {change.path: change.data for change in changes if isinstance(change, Create | SetData)}
         for change in changes:
             match change, getattr(change, "path", "").split("/"):

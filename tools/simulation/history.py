@@ -111,7 +111,7 @@ class History:
         self.plan = plan_of(script.seed, script.towards, tuple(FAULTS_OF_A_HISTORY), FAULTS)
         self.facts = Facts()
         self._goals = defaultdict[str, list[str]](list)
-        """Place -> the faults that are to be there."""
+        """Place -> the faults that this history seeks there."""
         for goal in script.towards:
             self._goals[goal.partition(" at ")[2]].append(goal.partition(" at ")[0])
         self._faults_of = defaultdict[str, list[float]](list)

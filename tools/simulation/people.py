@@ -120,7 +120,7 @@ class Depositor:
                 self.world.park(3.0)
 
     def _prepared(self) -> tuple[Submission, tuple[str, ...]]:
-        """The next deposit and the names of its objects, after some time."""
+        """Wait for a time that the seed chooses; then the next deposit, and the names of its objects."""
         chance = self.chance = self.script.chance(DEPOSIT, self._deposits + 1)
         self.world.park(chance.random() * LENGTH / 6)
         self._deposits += 1

@@ -24,7 +24,7 @@ from zkstate.record.journal import Stamp
 from zkstate.record.node import Node, read_each
 from zkstate.record.record import MESSAGE_LIMIT, Lock
 
-CHANGED = 60.0
+REPEATED_AFTER = 60.0
 """Seconds until a delivery is repeated whose outcome could not be recorded."""
 
 
@@ -134,7 +134,7 @@ def settle(session: Session, job: Job, callback: Owed, stamp: Stamp, message: st
     try:
         note(session, job, stamp, message, Delete(callback.path))
     except (Busy, Stale):
-        put_off(session, callback, CHANGED, tried=False, message="the job changed while it was delivered")
+        put_off(session, callback, REPEATED_AFTER, tried=False, message="the job changed during the delivery")
     except Refused:
         drop(session, callback)
 
