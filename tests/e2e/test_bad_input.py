@@ -55,7 +55,7 @@ def test_every_kind_of_bad_manifest_and_file_fails_alone(
     bad.append(source.put("/twice.checkm", manifest(OBJECT, [twice, twice])))
     bid = submit(session, settings, put_batch(source, [good, *bad]))
 
-    batch = batch_ended(session, bid, timeout=90)
+    batch = batch_ended(session, bid)
     quiet(session)
 
     assert batch.status.status is BatchState.FAILED
@@ -90,7 +90,7 @@ def test_every_kind_of_bad_container_fails_alone(
     url = source.put("/containers.checkm", manifest(CONTAINERS, rows))
     bid = submit(session, settings, url, SubmissionType.CONTAINER_BATCH_MANIFEST)
 
-    batch = batch_ended(session, bid, timeout=90)
+    batch = batch_ended(session, bid)
     quiet(session)
 
     assert batch.report is not None

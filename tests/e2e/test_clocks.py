@@ -42,7 +42,7 @@ def test_a_fleet_whose_clocks_are_an_hour_late_retries_and_recovers_in_time(
     url = source.put("/a.txt", body_of("a"), status=503, status_times=6)
     bid = submit(session, settings, url, SubmissionType.FILE)
 
-    batch = batch_ended(session, bid, timeout=60)
+    batch = batch_ended(session, bid)
     quiet(session)
 
     assert batch.status.status is BatchState.COMPLETED, batch.status.message

@@ -48,6 +48,6 @@ def test_a_job_that_waits_for_a_rate_limit_is_not_counted_as_tried(
     assert (waiting.tries, waiting.status) == (0, JobState.ESTIMATING)
     assert "requested a pause" in waiting.message
 
-    assert batch_ended(session, bid, timeout=90).status.status is BatchState.COMPLETED
+    assert batch_ended(session, bid).status.status is BatchState.COMPLETED
     quiet(session)
     assert len(source.seen("/a.txt")) == 2  # its size, and its bytes

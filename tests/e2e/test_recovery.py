@@ -47,7 +47,7 @@ def test_a_worker_killed_in_any_state_costs_nothing(
     fleet.beat()
 
     for bid, jid, *_ in stuck:
-        assert batch_ended(session, bid, timeout=60).status.status is BatchState.COMPLETED
+        assert batch_ended(session, bid).status.status is BatchState.COMPLETED
         history = [entry.state for entry in jobs.load(session, jid).history]
         assert history == [*JOB.working(), JobState.COMPLETED]
     quiet(session)
@@ -77,7 +77,7 @@ def test_a_worker_killed_after_storing_loses_no_version_although_content_and_sou
     fleet.worker()
     fleet.beat()
 
-    assert batch_ended(session, bid, timeout=60).status.status is BatchState.COMPLETED
+    assert batch_ended(session, bid).status.status is BatchState.COMPLETED
     quiet(session)
     assert len(source.seen("/4.bin")) == asked
     stored = hashlib.sha512(b"as it was stored").hexdigest()
@@ -162,7 +162,7 @@ def test_a_batch_whose_splitter_died_is_split_once(
     fleet.worker()
     fleet.beat()
 
-    assert batch_ended(session, bid, timeout=60).status.status is BatchState.COMPLETED
+    assert batch_ended(session, bid).status.status is BatchState.COMPLETED
     quiet(session)
     assert len(batches.all_jobs(session, bid)) == 3
 
@@ -181,7 +181,7 @@ def test_a_worker_that_consumes_no_messages_exits_and_its_successor_does_the_wor
     fleet.beat()
 
     for bid in bids:
-        assert batch_ended(session, bid, timeout=60).status.status is BatchState.COMPLETED
+        assert batch_ended(session, bid).status.status is BatchState.COMPLETED
     quiet(session)
 
 
@@ -198,7 +198,7 @@ def test_a_job_that_hangs_its_process_ends_with_a_message_and_others_complete_me
     while batches.load(session, hanging).status.status is not BatchState.FAILED:
         url = source.put("/a.txt", body_of("a"))
         honest = submit(session, settings, url, SubmissionType.FILE)
-        assert batch_ended(session, honest, timeout=60).status.status is BatchState.COMPLETED
+        assert batch_ended(session, honest).status.status is BatchState.COMPLETED
 
     (jid,) = batches.all_jobs(session, hanging)
     assert jobs.load(session, jid).status.message.startswith("lost its worker 2 times while processing")

@@ -35,7 +35,7 @@ def test_jobs_in_flight_of_an_earlier_release_are_completed(
     bids = session.children(paths.BATCHES)
     assert len(bids) == len(recording.NAMES) + 1
     for bid in bids:
-        assert batch_ended(session, bid, timeout=90).status.status is BatchState.COMPLETED
+        assert batch_ended(session, bid).status.status is BatchState.COMPLETED
         assert len(batches.all_jobs(session, bid)) == 1
     quiet(session)
     assert batches.submit(session, planting.submission()) not in bids
