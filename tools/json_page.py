@@ -58,7 +58,9 @@ def page() -> str:
     for name, (meaning, fields) in described().items():
         if _in_api(name):
             continue
-        base = next((each.__name__ for each in classes[name].__mro__[1:] if each.__name__ in _api()), "")
+        base = next(
+            (parent.__name__ for parent in classes[name].__mro__[1:] if parent.__name__ in _api()), ""
+        )
         own = [field for field in fields if field.name not in _api().get(base, {})]
         lines += ["", f"### {name}", ""]
         lines += [line for line in (meaning, f"Has the fields of `{base}`, and:" if base else "") if line]
