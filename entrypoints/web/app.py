@@ -4,13 +4,11 @@ from functools import cached_property
 from typing import Any
 
 from fastapi import APIRouter, FastAPI
-from fastapi.openapi.utils import get_fields_from_routes
 from starlette.types import ASGIApp
 
 from entrypoints.web import problems
 from entrypoints.web.context import WebContext
 from entrypoints.web.document import with_examples, with_links, with_problems
-from entrypoints.web.meanings import with_meanings
 from entrypoints.web.middleware import Requests, read_hosts, receiving
 from entrypoints.web.routes import (
     about,
@@ -69,7 +67,7 @@ def routers() -> tuple[APIRouter, ...]:
 
 
 class Api(FastAPI):
-    """An application whose OpenAPI document has problems, links, examples, and meanings of fields."""
+    """An application whose OpenAPI document shows errors as problems, operation links, and examples."""
 
     def build_middleware_stack(self) -> ASGIApp:
         """Wrap the whole stack: the framework answers unexpected errors outside `add_middleware`."""
@@ -78,8 +76,7 @@ class Api(FastAPI):
 
     @cached_property
     def document(self) -> dict[str, Any]:
-        kinds = [field.field_info.annotation for field in get_fields_from_routes(self.routes)]
-        return with_meanings(with_examples(with_links(with_problems(super().openapi()))), kinds)
+        return with_examples(with_links(with_problems(super().openapi())))
 
     def openapi(self) -> dict[str, Any]:
         return self.document

@@ -133,7 +133,7 @@ PAGES = {
         "CHANGELOG.md",
         "guests.md",  # test_guests executes the page
     )
-    and "decisions" not in page.parts
+    and "decisions" not in page.relative_to(PROJECT).parts
     and (found := commands(page))
 }
 
