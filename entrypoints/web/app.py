@@ -4,11 +4,13 @@ from functools import cached_property
 from typing import Any
 
 from fastapi import APIRouter, FastAPI
+from fastapi.openapi.utils import get_fields_from_routes
 from starlette.types import ASGIApp
 
 from entrypoints.web import problems
 from entrypoints.web.context import WebContext
 from entrypoints.web.document import with_examples, with_links, with_problems
+from entrypoints.web.meanings import with_meanings
 from entrypoints.web.middleware import Requests, read_hosts, receiving
 from entrypoints.web.routes import (
     about,
@@ -67,7 +69,7 @@ def routers() -> tuple[APIRouter, ...]:
 
 
 class Api(FastAPI):
-    """An application whose OpenAPI document shows errors as problems, operation links, and examples."""
+    """An application whose OpenAPI document has problems, links, examples, and meanings of fields."""
 
     def build_middleware_stack(self) -> ASGIApp:
         """Wrap the whole stack: the framework answers unexpected errors outside `add_middleware`."""
@@ -76,7 +78,8 @@ class Api(FastAPI):
 
     @cached_property
     def document(self) -> dict[str, Any]:
-        return with_examples(with_links(with_problems(super().openapi())))
+        kinds = [field.field_info.annotation for field in get_fields_from_routes(self.routes)]
+        return with_meanings(with_examples(with_links(with_problems(super().openapi()))), kinds)
 
     def openapi(self) -> dict[str, Any]:
         return self.document

@@ -31,6 +31,16 @@ def test_the_page_about_errors_has_a_heading_and_the_meaning_of_every_code() -> 
     ]
 
 
+def test_a_field_is_described_by_the_docstring_after_it_in_its_class_or_in_a_base() -> None:
+    fields = {
+        name: schema.get("properties", {}) for name, schema in DOCUMENT["components"]["schemas"].items()
+    }
+    of_requests = [fields[name]["request_id"]["description"] for name in ("Hold", "JournalEntry")]
+
+    assert fields["Forecast"]["rate"]["description"] == "Bytes a day."  # of a dataclass, inside an answer
+    assert all(text.startswith("The request of the API or of a page") for text in of_requests)
+
+
 def contents(operation: dict[str, Any]) -> list[dict[str, Any]]:
     """The bodies in JSON, of the request and of the answers that are no error."""
     answers = [answer for status, answer in operation["responses"].items() if status != "default"]
