@@ -51,8 +51,8 @@ def page() -> str:
     commands: dict[str, list[str]] = {}
     for command, kind in DOCUMENTS.items():
         commands.setdefault(_linked(_name(kind)), []).append(f"`{command}`")
-    lines = [_INTRODUCTION, "## Commands", "", "| document | of `arkline` |", "|---|---|"]
-    lines += [f"| {document} | {', '.join(its)} |" for document, its in commands.items()]
+    lines = [_INTRODUCTION, "## Commands", ""]
+    lines += [f"* {', '.join(its)}: {document}" for document, its in commands.items()]
     lines += ["", "## Documents and their parts"]
     classes = {name: cls for cls, name in _names().items()}
     for name, (meaning, fields) in described().items():
@@ -67,9 +67,9 @@ def page() -> str:
         with_base = f"Has the fields of `{base}`, and:" if base else ""
         lines += [line for line in (meaning, with_base, f"{plain}." if plain else "") if line]
         rows = [
-            f"| `{field.name}` | {_linked(field.type)} | {field.meaning} |" for field in own if field.meaning
+            f"* `{field.name}` ({_linked(field.type)}): {field.meaning}" for field in own if field.meaning
         ]
-        lines += ["", "| field | type | meaning |", "|---|---|---|", *rows] if rows else []
+        lines += ["", *rows] if rows else []
     return "\n".join(lines).replace("\n\n\n", "\n\n") + "\n"
 
 
@@ -190,7 +190,7 @@ def _linked(type_name: str) -> str:
 
 
 def _line(text: str | None) -> str:
-    return " ".join((text or "").split()).replace("|", "\\|")
+    return " ".join((text or "").split())
 
 
 def main() -> int:
