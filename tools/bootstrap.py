@@ -168,6 +168,13 @@ def prepare(command: str) -> None:
             ensure_java()
 
 
+def keep_bytecode() -> None:
+    """Where bytecode must not be written beside the sources, it is written below var/: the processes of a
+    command would spend seconds on compiling what they import, and each process of the tests ten."""
+    if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
+        os.environ.setdefault("PYTHONPYCACHEPREFIX", str(VAR / "bytecode"))
+
+
 def main(arguments: list[str]) -> None:
     command = arguments[0] if arguments else ""
     if command not in commands.BY_NAME:
@@ -183,6 +190,7 @@ def main(arguments: list[str]) -> None:
     except KeyboardInterrupt:
         sys.exit(130)
     servers.export_unpacked()
+    keep_bytecode()
     os.execv(PYTHON, [str(PYTHON), "-m", "tools.dev", *arguments])  # noqa: S606 - no shell
 
 
