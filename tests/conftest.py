@@ -50,6 +50,12 @@ for name in ("COLUMNS", "LINES", "PYTHONUNBUFFERED"):
     # flush must not be saved by the developer's shell
     os.environ.pop(name, None)
 
+if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
+    # the tests start hundreds of processes: each one would spend seconds on compiling what it imports, and
+    # each process of the tests ten on the assertions of their modules
+    os.environ.setdefault("PYTHONPYCACHEPREFIX", str(PROJECT / "var" / "bytecode"))
+    sys.dont_write_bytecode, sys.pycache_prefix = False, os.environ["PYTHONPYCACHEPREFIX"]
+
 
 # no limit of time per example: a loaded machine must not fail a test
 hypothesis.settings.register_profile("short", deadline=None)
