@@ -170,7 +170,7 @@ def prepare(command: str) -> None:
 
 def keep_bytecode() -> None:
     """Where bytecode must not be written beside the sources, it is written below var/: the processes of a
-    command would spend seconds on compiling what they import. `tests/conftest.py` does the same for a plain pytest."""
+    command would spend seconds on compiling what they import. `tests/conftest.py` has the same for pytest."""
     if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
         os.environ.setdefault("PYTHONPYCACHEPREFIX", str(VAR / "bytecode"))
 
