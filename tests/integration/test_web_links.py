@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import pytest
@@ -38,21 +39,24 @@ ROUNDS = 3
 LATEST = 3
 """Answers of one operation from which a round goes on."""
 
-DOCUMENT = api_document.document()
-OPERATIONS: dict[str, APIOperation[Any, Any, Any, Any]] = {
-    operation.label: operation
-    for operation in map(_valid, schemathesis.openapi.from_dict(DOCUMENT).get_all_operations())
-}
-LINKS = sorted(
-    (
+
+@cache
+def operations() -> dict[str, APIOperation[Any, Any, Any, Any]]:
+    described = schemathesis.openapi.from_dict(api_document.in_order_of_the_routes())
+    return {operation.label: operation for operation in map(_valid, described.get_all_operations())}
+
+
+@cache
+def links() -> list[OpenApiLink]:
+    """The cancellation of a batch comes last: afterwards none of its jobs can be held."""
+    every = (
         OpenApiLink(name, status, described, operation)
-        for operation in OPERATIONS.values()
+        for operation in operations().values()
         for status, answer in operation.responses.items()
         for name, described in answer.iter_links()
-    ),
-    key=lambda link: link.name == "cancel",
-)
-"""The cancellation of a batch comes last: afterwards none of its jobs can be held."""
+    )
+    return sorted(every, key=lambda link: link.name == "cancel")
+
 
 JSON, BYTES = "application/json", "application/octet-stream"
 ROOTS: tuple[tuple[str, dict[str, Any]], ...] = (
@@ -102,7 +106,7 @@ class Walk:
 
     def ask(self, label: str, **given: Any) -> int:
         """Send one request, with the example of the document where it needs a body; the status."""
-        operation = OPERATIONS[label]
+        operation = operations()[label]
         if "body" not in given:
             given |= _example(label)
         case = operation.Case(**given)
@@ -132,7 +136,11 @@ class Walk:
 
 def _example(label: str) -> dict[str, Any]:
     method, path = label.split(" ", 1)
-    contents = DOCUMENT["paths"][path][method.lower()].get("requestBody", {}).get("content", {})
+    contents = (
+        api_document.in_order_of_the_routes()["paths"][path][method.lower()]
+        .get("requestBody", {})
+        .get("content", {})
+    )
     return next(({"body": content["example"], "media_type": kind} for kind, content in contents.items()), {})
 
 
@@ -142,7 +150,7 @@ def test_every_link_of_the_document_leads_to_an_answer_of_the_document(admin: Ca
     for _ in range(ROUNDS):
         for label, given in ROOTS:
             walk.ask(label, **given)
-        for link in LINKS:
+        for link in links():
             walk.follow(link)
 
-    assert walk.followed == {link.full_name for link in LINKS} - NOT_HERE
+    assert walk.followed == {link.full_name for link in links()} - NOT_HERE
