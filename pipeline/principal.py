@@ -12,6 +12,10 @@ LOCAL = "local:"
 """Prefix of the identity of a command-line user, who has an account on the machine and no token."""
 
 
+NAMED = 20
+"""Maximum number of collections that a refusal names: those of the principal, and no others."""
+
+
 class Role(StrEnum):
     """The rights of a principal; a role includes the roles above it in this list."""
 
@@ -94,7 +98,12 @@ class Principal(BaseModel):
         if self.collections is None or collection in self.collections:
             return
         where = f"collection {collection}" if collection else "all collections"
-        raise Forbidden(f"{self.name} must not {action}: this needs rights for {where}")
+        own = sorted(self.collections)
+        more = f" and {len(own) - NAMED} more" if len(own) > NAMED else ""
+        raise Forbidden(
+            f"{self.name} must not {action}: this needs rights for {where}, and {self.name} has rights for "
+            f"{', '.join(own[:NAMED]) or 'none'}{more}"
+        )
 
     def sees(self, collection: str, owner: str) -> bool:
         """Whether the principal may see what this owner submitted to this collection."""

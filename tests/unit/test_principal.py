@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipeline.principal import Forbidden, Interface, Principal, Role
+from pipeline.principal import NAMED, Forbidden, Interface, Principal, Role
 
 
 def principal(role: Role, *collections: str, interface: Interface = Interface.API) -> Principal:
@@ -43,3 +43,20 @@ def test_no_collection_is_not_every_collection() -> None:
 def test_the_host_is_no_part_of_a_persons_identity_at_the_command_line() -> None:
     assert principal(Role.ADMIN, interface=Interface.CLI).identity == "local:ann"
     assert principal(Role.ADMIN).identity == principal(Role.VIEWER, "a").identity == "token:ann@desk"
+
+
+def test_who_mistypes_a_collection_learns_the_own_ones_and_no_other() -> None:
+    dana = Principal(
+        name="dana", role=Role.DEPOSITOR, collections=frozenset({"maps", "demo"}), interface=Interface.API
+    )
+
+    with pytest.raises(Forbidden, match="for collection nosuch, and dana has rights for demo, maps$"):
+        dana.require(Role.DEPOSITOR, "submit to collection nosuch", "nosuch")
+
+
+def test_a_refusal_names_only_so_many_collections() -> None:
+    own = frozenset(f"c{number:02d}" for number in range(NAMED + 3))
+    dana = Principal(name="dana", role=Role.DEPOSITOR, collections=own, interface=Interface.API)
+
+    with pytest.raises(Forbidden, match="rights for c00, .*c19 and 3 more$"):
+        dana.require(Role.DEPOSITOR, "submit", "nosuch")
