@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from operations.doctor.line import Line, line, unknown
+from operations.doctor.line import Line, Todo, line, unknown
 from operations.fleet import health
 from operations.reasons import Reason
 from pipeline import humanize, plugins, records
@@ -33,6 +33,12 @@ TEST_NAAN = "99999"
 
 OWN_LINES = {Reason.NO_WORKER, Reason.NO_BEAT, Reason.RECORD_LIMIT, Reason.RECORD_FULL}
 """Problems of the status that other lines show."""
+
+STEPS = {
+    Reason.BETWEEN_TRIES: "remove the cause that the message names: each job tries again by itself, and "
+    "fails after its last try (ARKLINE_MAX_TRIES)",
+}
+"""What to do about problems that no command solves."""
 
 WITHOUT_MESSAGES = {Reason.BROKER_UNREACHABLE, Reason.BROKER_REFUSES, Reason.BROKER_FOREIGN}
 """Problems of Redis: no worker gets a message or can be asked."""
@@ -70,15 +76,19 @@ def fleet(site: Site, principal: Principal) -> Iterator[Line]:
     for queue in view.queues if answers else ():
         processes = humanize.counted(queue.processes, "process", "processes")
         fact = f"{processes} of {humanize.counted(queue.workers, 'worker')}"
-        todo = [one for one in view.remedies if one.action is Action.UNDO_DRAIN]
+        undo = [one for one in view.remedies if one.action is Action.UNDO_DRAIN]
         start = Remedy(Action.START_WORKER, queue.queue)
-        yield line(f"queue {queue.queue}", fact, *todo, start, wrong=not queue.workers)
+        yield line(f"queue {queue.queue}", fact, *undo, start, wrong=not queue.workers)
     for problem in view.problems:
         if problem.reason not in OWN_LINES:
             text = problem.reason.of_fleet.format(problem.waits_for, message=problem.message)
-            step = f"{REMEDIES.get(problem.waits_for, 'see the status')} (runbook.md)"
-            others = problem.remedies or (step,)
-            yield line(problem.reason, text, *others, warn=True, wrong=problem.stops_all)
+            yield line(problem.reason, text, *todo(problem), warn=True, wrong=problem.stops_all)
+
+
+def todo(problem: health.HealthProblem) -> tuple[Todo, ...]:
+    """What to do about a problem of the status: its remedies, or the step for its service or reason."""
+    step = REMEDIES.get(problem.waits_for.partition(":")[0]) or STEPS.get(problem.reason)
+    return problem.remedies or ((f"{step} (runbook.md)",) if step else ())
 
 
 def care(site: Site, _: Principal) -> Iterator[Line]:

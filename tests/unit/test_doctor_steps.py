@@ -5,8 +5,20 @@ from pathlib import Path
 
 import pytest
 
+from operations.doctor.fleet import OWN_LINES, todo
 from operations.doctor.line import Verdict, clock
+from operations.fleet import health
+from operations.fleet.fleet import _REMEDIES as OF_FLEET
+from operations.fleet.health import HealthProblem
+from operations.fleet.record_fault import _REMEDIES as OF_RECORD
+from operations.fleet.record_fault import RecordFault
+from operations.reasons import Reason
+from pipeline.errors import Remedy
+from pipeline.outcome import Service
+from pipeline.records import now
 from tests.unit.test_docs import anchors
+from zkstate.fleet.holds import Hold
+from zkstate.fleet.notes import FixityStatus
 
 PROJECT = Path(__file__).parents[2]
 PAGES = PROJECT / "docs" / "operators"
@@ -28,6 +40,31 @@ def test_a_step_ends_with_its_page(source: Path) -> None:
     steps = re.findall(r'step = f?"([^"]{9,})"', source.read_text())
 
     assert [step for step in steps if not re.search(r"(\.md(#[\w-]+)?\)|\{[\w.]+\})$", step)] == []
+
+
+STATUS = (
+    *health._of_stops(Hold(by="ann", reason="the database is moved", at=now()), ["demo"]),
+    *health._of_objects(FixityStatus(damaged=1, overdue=1)),
+    *health._of_jobs(for_space=1, failed=1),
+    *(health._stopped_by(RecordFault(reason=reason, message="older")) for reason in OF_RECORD),
+    *(health._problem(Reason.SERVICE_DOWN, service) for service in Service),
+    health._problem(Reason.SERVICE_DOWN, "callback:deposit.example.org"),
+    health._problem(Reason.BETWEEN_TRIES, "source", message="timeout"),
+    *(health._problem(reason, "", Remedy(action)) for reason, action in OF_FLEET.items()),
+)
+"""Each problem that the status can name, as it names it."""
+
+
+def test_the_problems_are_all_that_the_table_of_reasons_has_a_phrase_of_the_fleet_for() -> None:
+    assert {problem.reason for problem in STATUS} | OWN_LINES == {one for one in Reason if one.of_fleet}
+
+
+@pytest.mark.parametrize("problem", STATUS, ids=lambda one: f"{one.reason} {one.waits_for}")
+def test_doctor_says_what_to_do_about_each_problem_of_the_status(problem: HealthProblem) -> None:
+    steps = todo(problem)
+
+    assert steps
+    assert not [step for step in steps if "status" in str(step)]
 
 
 @pytest.mark.parametrize(
