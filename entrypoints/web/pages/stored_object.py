@@ -126,7 +126,7 @@ def _object_page(
         tree=tree_of(shown.files[:LISTED]),
         unlisted=max(0, len(shown.files) - LISTED),
         base=f"/v1/objects/{quote(known.ark, safe='/:')}/versions/{shown.number}",
-        **_object_values(web, known, shown, asked),
+        **_object_values(web, known, shown, asked, recheck.checks_of(web.site, known)),
     )
 
 
@@ -157,13 +157,16 @@ async def live_object(
     request: Request, caller: PageCaller, ark: str, version: int | None = None, asked: str = ""
 ) -> Response:
     web = context_of(request)
-    known = await web.record_work.run(
-        request, caller.name, lambda _: objects.visible_object(web.site, caller, ark)
-    )
+
+    def opened() -> tuple[InventoryObject, tuple[str, ...]]:
+        known = objects.visible_object(web.site, caller, ark)
+        return known, recheck.checks_of(web.site, known)
+
+    known, rules = await web.record_work.run(request, caller.name, lambda _: opened())
 
     def part() -> str:
         current = objects.visible_object(web.site, caller, ark)  # with the runs since the page was opened
-        values = _object_values(web, current, _chosen(current, version), asked)
+        values = _object_values(web, current, _chosen(current, version), asked, rules)
         return render("object_live.html", **rights(caller), **values)
 
     view = View(("object", known.ark, str(version), asked, str(caller.role)), part, lambda _: False, FOLLOWED)
@@ -177,9 +180,12 @@ def _chosen(known: InventoryObject, version: int | None) -> InventoryVersion:
 
 
 def _object_values(
-    web: WebContext, known: InventoryObject, shown: InventoryVersion, asked: str
+    web: WebContext, known: InventoryObject, shown: InventoryVersion, asked: str, rules: tuple[str, ...]
 ) -> dict[str, Any]:
-    """The values of `object_live.html`: this version's latest proof, or else what is recorded."""
+    """The values of `object_live.html`: this version's latest proof, or else what is recorded.
+
+    `rules`: the checks of its profile, which is read once, and not each second.
+    """
     number = shown.number
     proof = fixity.latest_proof(web.site.inventory(), known, number)
     recorded = objects.object_view(known, (), (number,)).custody
@@ -198,7 +204,7 @@ def _object_values(
         "proving": proof is not None and proof.ended is None,
         "rechecked": rechecked,
         "again": rechecked and _checked_again(rechecked),
-        "rules": recheck.checks_of(web.site, known),
+        "rules": rules,
         "busy": any(one is not None and one.ended is None for one in (proof, rechecked)),
         "custody": custody,
         "verdict": _unproved(proof) if proof and proof.custody is None else _verdict(custody),
