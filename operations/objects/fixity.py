@@ -5,7 +5,6 @@ result. The caller first checks that the principal may see the object. Any versi
 because nobody waits for the result.
 """
 
-import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,7 +12,7 @@ from enum import StrEnum
 
 from pydantic import Field, TypeAdapter
 
-from operations.objects.objects import known_object, versions_to_prove
+from operations.objects.objects import ask_proof, known_object, versions_to_prove
 from operations.run import UNWATCHED, Run
 from operations.site import Site
 from pipeline.attempt import CheckedAttempt
@@ -22,14 +21,14 @@ from pipeline.inventory.base import InventoryObject, PreservationEvent
 from pipeline.inventory.fixity import AskedProof, FixityCheck, ScheduleCounts
 from pipeline.inventory.sql import SqlInventory
 from pipeline.outcome import AttemptOver
-from pipeline.preservation.custody import Custody, size_of
+from pipeline.preservation.custody import Custody
 from pipeline.preservation.fixity import LEAD, Pace, Unreadable, periods
 from pipeline.principal import Principal, Role
 from pipeline.profiles.profile import Profiles
 from pipeline.records import Record, now
 from pipeline.settings import Settings
 from pipeline.steps.context import open_clients
-from tasks.scheduled.fixity import LOCK, WORK, conclude, request_run, schedule_of
+from tasks.scheduled.fixity import LOCK, conclude, schedule_of
 from tasks.stores import expected_of
 from zkstate.connection.locks import exclusive
 from zkstate.errors import Missing
@@ -151,21 +150,7 @@ def start_proof(site: Site, known: InventoryObject, version: int | None, asked_b
     UsageRefused if there is no such version; `too-many-proofs`.
     """
     (number,) = versions_to_prove(known, version, every=False)
-    every = {version.number for version in known.versions}  # like every fixity check
-    facts = {"id": secrets.token_hex(8), "asked": now(), "bytes_total": size_of(known, every), "message": ""}
-    limited = asked_by != OWN_PROOFS
-    proof = fixity.ask_proof(site.inventory(), known.ark, number, asked_by, facts, limited=limited)
-    request_run(site.settings, WORK)
-    return _shown(proof)
-
-
-OWN_PROOFS = "arkline"
-"""Who asks for a proof when a reader met damage: no limit refuses it."""
-
-
-def ask_after_damage(site: Site, known: InventoryObject, number: int) -> None:
-    """Have a worker check an object of which a reader met damage: that enters it and sends the notice."""
-    start_proof(site, known, number, OWN_PROOFS)
+    return _shown(ask_proof(site.settings, site.inventory(), known, number, asked_by))
 
 
 def proof_of(inventory: SqlInventory, proof_id: str, known: InventoryObject) -> CustodyProof:

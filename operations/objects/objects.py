@@ -1,5 +1,6 @@
 """An object in the inventory, with the custody of its files, its PREMIS, and its export as a BagIt bag."""
 
+import secrets
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -12,18 +13,22 @@ from pipeline import codes
 from pipeline.description.premis import ObjectEvent
 from pipeline.errors import Action, Remedy, UsageRefused
 from pipeline.fixity import OnRead
+from pipeline.inventory import fixity
 from pipeline.inventory.base import InventoryObject, PreservationEvent
 from pipeline.inventory.description import DISSEMINATION, FAIL, PASS
+from pipeline.inventory.fixity import AskedProof
 from pipeline.inventory.sql import SqlInventory
 from pipeline.names import NotAnArk, spellings
 from pipeline.outcome import DamagedObject, StepFailed, damaged
 from pipeline.preservation import premis_record
-from pipeline.preservation.custody import Custody, Reading, prove
+from pipeline.preservation.custody import WHOLE, Custody, Reading, prove, size_of
 from pipeline.preservation.export import ExportedBag, export_bag
 from pipeline.preservation.premis_record import events_of
 from pipeline.principal import Principal, Role
 from pipeline.records import now
+from pipeline.settings import Settings
 from pipeline.storage.base import Storage
+from tasks.scheduled.fixity import WORK, request_run
 from zkstate.errors import Missing
 
 
@@ -142,7 +147,7 @@ def object_view(
     events: tuple[ObjectEvent, ...],
     numbers: Collection[int],
     storage: Storage | None = None,
-    reading: Reading = Reading(lambda _: None, lambda: False),  # noqa: B008 - frozen
+    reading: Reading = WHOLE,
 ) -> ObjectView:
     """The object with its custody and `timeline`; without `storage` only the records are compared."""
     custody = prove(known, numbers, storage, reading)
@@ -212,6 +217,7 @@ def until_stopped(on_read: OnRead, stopped: Callable[[], bool], folder: Path) ->
 
 def export(
     request: ExportRequest,
+    settings: Settings,
     inventory: SqlInventory,
     storage: Storage,
     on_read: OnRead,
@@ -220,7 +226,7 @@ def export(
     """Write the bag and enter the export as an event.
 
     Errors as `export_bag`, and `export-interrupted` once `stopped` returns true. A refused export is entered,
-    too. A crash after the bag has its name leaves a bag without an event.
+    too, and has the object checked. A crash after the bag has its name leaves a bag without an event.
     """
 
     known, folder = request.known, request.folder
@@ -238,10 +244,35 @@ def export(
         )
     except DamagedObject as damage:
         refused = replace(event, at=now(), outcome=FAIL, damaged=1, note=damage.message)
-        if problem := _enter(inventory, refused):
+        problem = _problem_of(lambda: inventory.enter_export(refused)) or _problem_of(
+            lambda: ask_after_damage(settings, inventory, known, request.number)
+        )
+        if problem:
             raise damaged(f"{damage.message}; the inventory has no event of this: {problem}") from damage
         raise
-    return Export(**vars(bag), not_entered=_enter(inventory, event))
+    return Export(**vars(bag), not_entered=_problem_of(lambda: inventory.enter_export(event)))
+
+
+OWN_PROOFS = "arkline"
+"""Who asks for a proof when a reader met damage: no limit refuses it."""
+
+
+def ask_after_damage(
+    settings: Settings, inventory: SqlInventory, known: InventoryObject, number: int
+) -> None:
+    """Have a worker check an object of which a reader met damage: that enters it and sends the notice."""
+    ask_proof(settings, inventory, known, number, OWN_PROOFS)
+
+
+def ask_proof(
+    settings: Settings, inventory: SqlInventory, known: InventoryObject, number: int, asked_by: str
+) -> AskedProof:
+    every = {version.number for version in known.versions}  # like every fixity check
+    facts = {"id": secrets.token_hex(8), "asked": now(), "bytes_total": size_of(known, every), "message": ""}
+    limited = asked_by != OWN_PROOFS
+    proof = fixity.ask_proof(inventory, known.ark, number, asked_by, facts, limited=limited)
+    request_run(settings, WORK)
+    return proof
 
 
 def dissemination(ark: str, number: int, by: str, what: str = "") -> PreservationEvent:
@@ -261,10 +292,10 @@ def dissemination(ark: str, number: int, by: str, what: str = "") -> Preservatio
     )
 
 
-def _enter(inventory: SqlInventory, event: PreservationEvent) -> str:
-    """Enter the event; returns why the inventory rejected it, or '': an export does not depend on it."""
+def _problem_of(enter: Callable[[], object]) -> str:
+    """Why the inventory rejected what is entered, or '': an export does not depend on it."""
     try:
-        inventory.enter_export(event)
+        enter()
     except StepFailed as failure:
         return failure.message
     return ""

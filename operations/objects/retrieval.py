@@ -9,21 +9,29 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from operations.objects.fixity import ask_after_damage
-from operations.objects.objects import as_seen_by, dissemination, visible_object
+from operations.objects.objects import (
+    ObjectView,
+    as_seen_by,
+    ask_after_damage,
+    dissemination,
+    object_view,
+    visible_object,
+)
 from operations.site import Site
 from pipeline import codes
 from pipeline.codes import ErrorKind
+from pipeline.description.premis import ObjectEvent
 from pipeline.errors import ArklineError
 from pipeline.inventory.base import InventoryFile, InventoryObject, InventoryVersion, PreservationEvent
 from pipeline.inventory.description import FAIL
 from pipeline.names import quote_name
 from pipeline.outcome import DamagedObject
 from pipeline.preservation import premis_record
+from pipeline.preservation.custody import WHOLE, Reading
 from pipeline.preservation.export import Bag
 from pipeline.preservation.premis_record import events_of
 from pipeline.preservation.reading_out import lost, part_of, verified
@@ -131,11 +139,42 @@ def enter(site: Site, writer: EventWriter, event: PreservationEvent, *, series: 
 
 def raise_alarm(site: Site, writer: EventWriter, of: ChosenVersion, damage: DamagedObject) -> None:
     """Have the damage entered, and the object checked by a worker, which reads the bytes once more."""
-    log().error("damage in storage", ark=of.known.ark, first=damage.message)
     event = dissemination(of.known.ark, of.version.number, of.by, damage.message)
     enter(site, writer, replace(event, outcome=FAIL, damaged=1))
-    facts = {"ark": of.known.ark, "what": damage.message}
-    writer.write(lambda: ask_after_damage(site, of.known, of.version.number), facts)
+    _have_checked(site, writer, of.known, of.version.number, damage.message)
+
+
+def _have_checked(site: Site, writer: EventWriter, known: InventoryObject, number: int, what: str) -> None:
+    def ask() -> None:
+        ask_after_damage(site.settings, site.inventory(), known, number)
+
+    log().error("damage in storage", ark=known.ark, first=what)
+    writer.write(ask, {"ark": known.ark, "what": what})
+
+
+def verified_view(
+    site: Site,
+    writer: EventWriter,
+    known: InventoryObject,
+    events: tuple[ObjectEvent, ...],
+    numbers: Collection[int],
+    reading: Reading | None,
+) -> ObjectView:
+    """`object_view`, for which storage is read if there is a `reading`; has a worker check what is damaged.
+
+    Records that contradict each other are damage, too: once a check has entered that, they need no other.
+    """
+    try:
+        storage = site.storage() if reading else None
+        view = object_view(known, events, numbers, storage, reading or WHOLE)
+    except DamagedObject as damage:
+        _have_checked(site, writer, known, max(numbers), damage.message)
+        raise
+    entered = known.fixity is not None and known.fixity.damaged
+    if not view.custody.agrees and (reading or not entered):
+        problems = (problem.what for file in view.custody.files for problem in file.problems)
+        _have_checked(site, writer, known, max(numbers), next(problems))
+    return view
 
 
 class EventWriter:

@@ -200,6 +200,7 @@ def test_an_interrupted_export_leaves_no_bag(store: Store, tmp_path: Path) -> No
     with raises_code(codes.EXPORT_INTERRUPTED):
         export(
             ExportRequest(known, number, tmp_path / "bag", "somebody"),
+            store.repository.settings,
             store.repository.inventory,
             store.repository.storage,
             lambda _: None,
@@ -243,7 +244,9 @@ def again(repository: Repository, number: int, files: dict[str, str], bag: Path)
     ark = repository.recorded(repository.job(number, files, payload_type=kind)).ark
     known, version = object_to_export(repository.inventory, ark, None)
     request = ExportRequest(known, version, bag, "me")
-    export(request, repository.inventory, repository.storage, lambda _: None, lambda: False)
+    export(
+        request, repository.settings, repository.inventory, repository.storage, lambda _: None, lambda: False
+    )
     return bag
 
 

@@ -22,6 +22,7 @@ from PIL import Image
 from requests.exceptions import ChunkedEncodingError, ConnectionError
 from sqlalchemy import QueuePool
 
+from entrypoints.cli import exit_codes
 from entrypoints.web.retrieval import RETRIEVALS_OF_ONE
 from pipeline.attempt import UNATTENDED
 from pipeline.fixity import READ_CHUNK
@@ -229,6 +230,33 @@ def test_damage_ends_the_transfer_before_its_end_and_raises_the_alarm(
     assert alarm.outcome == FAIL
     assert {file.path for file in alarm.files} == {"producer/damaged.txt", "producer/damaged big.txt"}
     assert proof.describe_object(ark).fixity.damaged == 2  # type: ignore[union-attr]
+
+
+BESIDE = {
+    "verify": ("object", "{}"),
+    "export": ("export", "{}", "--output", "a-bag"),
+    "download": ("object", "{}", "--file", "producer/a.txt"),
+}
+
+
+@pytest.mark.parametrize("reader", [*BESIDE, "API"])
+def test_damage_that_any_reader_meets_raises_the_alarm_at_once(
+    web: Web, record: Session, store: Store, scans: Caller, reader: str
+) -> None:
+    damaged = store.repository.recorded(deposited(record, store, {"a.txt": "alpha"})).ark
+    store.change(damaged, "v1/content/producer/a.txt", flip)
+
+    if reader in BESIDE:
+        command = [part.format(damaged) for part in BESIDE[reader]]
+        assert cli.run(web.context.settings, *command).code == exit_codes.BROKEN_CUSTODY
+    else:
+        assert not scans.get(f"/v1/objects/{damaged}/custody").json()["custody"]["agrees"]
+
+    worker = make_context(web.context.settings)
+    worker.app.tasks["beat.proofs"]()
+    worker.drop_session()
+    (alarm,) = events(web, damaged, FIXITY_CHECK)
+    assert ([file.path for file in alarm.files], alarm.outcome) == (["producer/a.txt"], FAIL)
 
 
 def test_a_client_that_reads_slowly_holds_no_thread_and_no_connection(

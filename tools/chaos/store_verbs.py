@@ -63,7 +63,9 @@ def _export(site: Site, names: list[str], acts: Acts) -> str:
     acts.exports.append(Exported(folder, ark, number))
     request = objects.ExportRequest(known, number, folder, PERSON.name)
     try:
-        bag = objects.export(request, clients.inventory, clients.storage, ignore, lambda: False)
+        bag = objects.export(
+            request, site.settings, clients.inventory, clients.storage, ignore, lambda: False
+        )
     except DamagedObject as damage:
         acts.problems.append(Problem(Category.ILLEGAL, jid, f"export: {damage}"))
         raise

@@ -219,6 +219,7 @@ def _received(name: str, version: int | None, output: Path | None) -> objects.Ex
 
 def _exported(name: str, version: int | None, output: Path | None) -> objects.Export:
     settings = context.settings()
+    context.quiet_logs()
     inventory = context.own_inventory(settings)
     known, number = objects.object_to_export(inventory, name, version)
     folder = output or Path(objects.bag_name(known, number))
@@ -226,7 +227,7 @@ def _exported(name: str, version: int | None, output: Path | None) -> objects.Ex
     request = objects.ExportRequest(known, number, folder, context.principal().name)
     with acting.shown(acting.bytes_read) as run:
         on_read = run.adding(size_of(known, (number,)))
-        return objects.export(request, inventory, storage, on_read, run.should_stop)
+        return objects.export(request, settings, inventory, storage, on_read, run.should_stop)
 
 
 @command("arkline fixity report")

@@ -15,6 +15,7 @@ from entrypoints.web.routes.jobs import Xml, premis_answer
 from operations.objects import fixity, objects, recheck
 from operations.objects.fixity import CustodyProof
 from operations.objects.recheck import Recheck
+from operations.objects.retrieval import verified_view
 from operations.objects.search import QUERY_LIMIT, ObjectList, find_objects
 from pipeline.attempt import Attempt
 from pipeline.checks import CHECK_NAME, CODE_LIMIT, CheckVerdict
@@ -211,16 +212,15 @@ def _shown(
     attempt: Attempt | None = None,
 ) -> ObjectRecord:
     """The object; with an attempt, storage is read until the attempt is over."""
-    site = site_of(request)
+    site, web = site_of(request), context_of(request)
     known = objects.visible_object(site, caller, ark)
     numbers = objects.versions_to_prove(known, version, every=every)
     events = objects.timeline(site.inventory(), objects.as_seen_by(caller, known))
-    if attempt is None:
-        view = objects.object_view(known, events, numbers)
-    else:
-        run = context_of(request).run_of(attempt)
+    reading = None
+    if attempt is not None:
+        run = web.run_of(attempt)
         reading = Reading(run.adding(size_of(known, numbers)), run.should_stop)
-        view = objects.object_view(known, events, numbers, site.storage(), reading)
+    view = verified_view(site, web.events, known, events, numbers, reading)
     view = replace(view, versions=objects.as_seen_by(caller, known).versions)
     facts = asdict(view)
     return ObjectRecord(custody=facts.pop("custody"), timeline=facts.pop("timeline"), object=facts)

@@ -20,7 +20,7 @@ def test_an_object_in_the_merritt_storage_service_is_exported(
     known, number = object_to_export(kept.inventory, ARK, None)
 
     request = ExportRequest(known, number, tmp_path / "bag", "somebody")
-    export(request, kept.inventory, kept.kept, lambda _: None, stopped=lambda: False)
+    export(request, kept.settings, kept.inventory, kept.kept, lambda _: None, stopped=lambda: False)
 
     bagit.Bag(str(tmp_path / "bag")).validate()
     assert payload(tmp_path / "bag") == {"a.txt": "alpha"}
