@@ -49,6 +49,7 @@ def jobs(site: Client, options: SharedOptions, limit: int, after: str | None) ->
         unreadable=tuple(damaged),
         total=page.total,
         next=after,
+        freshness=page.freshness,
     )
 
 

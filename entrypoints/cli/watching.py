@@ -10,16 +10,20 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import rich.console
 import rich.live
+import typer
 from pydantic_core import to_jsonable_python
 
-from entrypoints.cli import api
-from entrypoints.render import screen
+from entrypoints.cli import api, exit_codes
+from entrypoints.render import screen, views
 from pipeline import humanize
 from pipeline.errors import ServiceUnreachable
+
+if TYPE_CHECKING:
+    from operations.board.values import Freshness
 
 R = TypeVar("R")
 
@@ -49,17 +53,31 @@ def show(
     if not watch:
         value = read(site)
         screen.emit(document(value)) if as_json else draw(value)
+        require_current(value)
     elif as_json or not screen.out().is_terminal:
-        _lines(readings(site, lambda site: document(read(site))))
+        _lines((document(value), problem) for value, problem in readings(site, read))
     else:
         _in_place(readings(site, read), draw)
 
 
+def _stale(value: object) -> Freshness | None:
+    """Of which moment the value is, if the web process has it from memory and cannot follow the record."""
+    freshness = getattr(value, "freshness", None)
+    return freshness if freshness is not None and freshness.stale else None
+
+
+def require_current(value: object) -> None:
+    """Note that what was shown is not current, and exit as for a service that does not answer."""
+    if (stale := _stale(value)) is not None:
+        screen.note(f"not current: as of {views.when(stale.as_of)}; {views.STALE}")
+        raise typer.Exit(exit_codes.UNREACHABLE)
+
+
 def readings(site: api.Client, read: Callable[[api.Client], R]) -> Iterator[tuple[R, str]]:
-    """The list after each change; the last one again with the problem, while the site does not answer."""
+    """The list after each change, with why it is not current; the last one while the site does not answer."""
     stream, pause = replace(site, timeout=SILENCE), PAUSE
     value = read(site)
-    yield value, ""
+    yield value, views.STALE if _stale(value) else ""
     while True:
         problem = ""
         try:
@@ -67,7 +85,7 @@ def readings(site: api.Client, read: Callable[[api.Client], R]) -> Iterator[tupl
                 if b"\n\n" not in piece:
                     continue  # the beginning of an event
                 value = read(stream)
-                yield value, ""
+                yield value, views.STALE if _stale(value) else ""
                 pause = PAUSE
                 time.sleep(PAUSE)
         except ServiceUnreachable as error:
@@ -104,7 +122,10 @@ def _in_place(lists: Iterator[tuple[R, str]], draw: Callable[[R], None]) -> None
     before, read_at = "", time.time()
     with rich.live.Live(console=screen.out(), auto_refresh=False) as area:
         for value, problem in lists:
-            read_at = read_at if problem else time.time()
+            if (stale := _stale(value)) is not None:
+                read_at = stale.as_of.timestamp()
+            elif not problem:
+                read_at = time.time()
             drawn = screen.drawn(partial(draw, value))
             text = screen.as_text(drawn)
             if text == before and not problem:

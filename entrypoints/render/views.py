@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from pipeline.attempt import Progress
 
 
+STALE = "ZooKeeper is away"
+"""Why a web process does not follow the record."""
+
+
 def local(moment: datetime) -> str:
     """`2026-09-01 14:00:00`, in the reader's time zone."""
     return f"{moment.astimezone():%Y-%m-%d %H:%M:%S}"

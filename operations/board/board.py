@@ -183,7 +183,7 @@ class Board:
 
         Deleted jobs are listed only if their state is requested.
         """
-        where, usual = _Where(scope), self._tally.usual()
+        freshness, where, usual = self.freshness(), _Where(scope), self._tally.usual()
         if search.state is None:
             where.add("state IS NOT NULL AND state != 'deleted'")
         where.add_fields(search, "state", "bid", "collection", "owner", "kind", "cause", "waiting")
@@ -210,7 +210,8 @@ class Board:
         )
         last = rows[limit - 1] if len(rows) > limit else None
         cursor = last and (f"{last['priority']:02d}-{last['jid']}" if by_priority else last["jid"])
-        return JobPage(rows=tuple(_job(row, usual) for row in rows[:limit]), next=cursor, total=total)
+        shown = tuple(_job(row, usual) for row in rows[:limit])
+        return JobPage(rows=shown, next=cursor, total=total, freshness=freshness)
 
     def failed_by_hour(self, scope: Scope, start: datetime) -> dict[datetime, int] | None:
         """Beginning of an hour -> the failed jobs that failed in it, from `start`; hours without any are
@@ -249,7 +250,7 @@ class Board:
 
     def batches(self, scope: Scope, search: BatchSearch, limit: int, after: str | None = None) -> BatchPage:
         """Batches, newest first."""
-        where = _Where(scope)
+        freshness, where = self.freshness(), _Where(scope)
         where.add("status IS NOT NULL")
         where.add_fields(search, "status", "collection", "owner")
         text = (search.q or "").strip()
@@ -283,6 +284,7 @@ class Board:
             ),
             next=page[-1]["bid"] if len(rows) > limit else None,
             total=total,
+            freshness=freshness,
         )
 
     def failures(self, scope: Scope, cause: str | None = None) -> tuple[FailureGroup, ...]:

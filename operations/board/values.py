@@ -102,6 +102,21 @@ class BoardJob(Record):
     room: Room | None = None
 
 
+class Freshness(Record):
+    """How current the board is. While `stale`, it shows the record as of `as_of`."""
+
+    as_of: datetime
+    stale: bool
+    stale_since: datetime | None = None
+    corrections: int = 0
+    """Differences to the record that a comparison corrected: 0 as long as the feed loses nothing."""
+    resyncs: int = 0
+    """How often the feed was armed again and the whole board was compared with the record: after a lost
+    connection, a write that was not pushed, or a correction."""
+    following: bool = False
+    """True if changes are pushed; False if the server cannot, and the record is listed every few seconds."""
+
+
 class JobPage(Record):
     rows: tuple[BoardJob, ...]
     next: str | None = None
@@ -110,6 +125,8 @@ class JobPage(Record):
     """Jobs on all pages."""
     unreadable: tuple[Unreadable, ...] = ()
     """Jobs of this page whose record is damaged."""
+    freshness: Freshness | None = None
+    """Null in the answer of a server up to 0.3.0."""
 
 
 class BoardBatch(Record):
@@ -138,6 +155,8 @@ class BatchPage(Record):
     rows: tuple[BoardBatch, ...]
     next: str | None = None
     total: int
+    freshness: Freshness | None = None
+    """Null in the answer of a server up to 0.3.0."""
 
 
 class FailureGroup(Record):
@@ -203,21 +222,6 @@ class Stop(Record):
 class Stops(Record):
     pause: Stop | None = None
     collections: tuple[Stop, ...] = ()
-
-
-class Freshness(Record):
-    """How current the board is. While `stale`, it shows the record as of `as_of`."""
-
-    as_of: datetime
-    stale: bool
-    stale_since: datetime | None = None
-    corrections: int = 0
-    """Differences to the record that a comparison corrected: 0 as long as the feed loses nothing."""
-    resyncs: int = 0
-    """How often the feed was armed again and the whole board was compared with the record: after a lost
-    connection, a write that was not pushed, or a correction."""
-    following: bool = False
-    """True if changes are pushed; False if the server cannot, and the record is listed every few seconds."""
 
 
 class Hour(Record):

@@ -11,7 +11,7 @@ from datetime import datetime
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from operations.board.values import BoardJob, JobPage, JobSearch, Scope
+from operations.board.values import BoardJob, Freshness, JobPage, JobSearch, Scope
 from operations.jobs.allowed_verbs import allowed_verbs
 from operations.site import Site
 from operations.visibility import Gone, visible_job
@@ -235,6 +235,8 @@ class JobList(Record):
     """How many jobs there are on all pages."""
     next: str | None = None
     """The cursor of the next page; None on the last page."""
+    freshness: Freshness | None = None
+    """Null in the answer of a server up to 0.3.0."""
 
 
 def rows(

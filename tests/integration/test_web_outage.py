@@ -3,10 +3,12 @@
 import re
 import time
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from html import unescape
 
 import pytest
 
+from operations.board.values import EVERYTHING
 from pipeline import causes
 from pipeline.causes import FailureCause
 from pipeline.deployment import Deployment
@@ -17,7 +19,8 @@ from pipeline.states import Event, FailureKind, JobState
 from tasks.redis_keys import client
 from tasks.stores import claim_key
 from tests.servers.proxy import Proxy
-from tests.support import planting
+from tests.support import cli, planting
+from tests.support.boards import until
 from tests.support.remedy_world import write_profiles
 from tests.support.web import Caller, Web, browser, new_token, serving, serving_board
 from zkstate.care.deployment import RecordDeployment
@@ -54,6 +57,57 @@ def test_while_zookeeper_is_away_lists_are_read_and_the_rest_is_503_within_secon
     assert viewer.get("/v1/board").json()["freshness"]["stale"]
     assert viewer.get("/health/ready").status_code == 503
     assert viewer.get("/health/live").status_code == 200
+
+
+def test_while_zookeeper_is_away_every_list_from_memory_says_of_when_it_is(
+    shaky_web: Web, zookeeper_proxy: Proxy, session: Session, alone: Settings
+) -> None:
+    job, board = planting.one_job(session), shaky_web.context.board
+    until(board, lambda: board.counts(EVERYTHING)[JobState.PENDING] == 1)
+    viewer = shaky_web.caller(Role.VIEWER)
+    over_api = {"ARKLINE_URL": viewer.url, "ARKLINE_TOKEN": viewer.token}
+    lists = "/v1/jobs", "/v1/batches"
+    for path in lists:
+        assert not viewer.get(path).json()["freshness"]["stale"]
+    assert "Arkline-Stale" not in viewer.get("/v1/failures").headers
+    assert cli.run(alone, "jobs", **over_api).code == 0
+
+    zookeeper_proxy.refuse()
+    zookeeper_proxy.cut()
+    until(board, lambda: board.freshness().stale)
+
+    as_of = board.freshness().as_of
+    for path in lists:
+        freshness = viewer.get(path).json()["freshness"]
+        assert (freshness["stale"], datetime.fromisoformat(freshness["as_of"])) == (True, as_of), path
+    for path in (*lists, "/v1/failures", "/v1/collections", "/v1/collections/demo", "/v1/stops"):
+        answer = viewer.get(path)
+        assert (answer.status_code, datetime.fromisoformat(answer.headers["Arkline-Stale"])) == (200, as_of)
+    for path in ("/jobs", "/batches", "/failures", "/collections", "/stops"):
+        assert "Not current: this is the state of" in viewer.get(path).text, path
+    for command in (("jobs",), ("top", "--once")):
+        shown = cli.run(alone, *command, "--json", **over_api)
+        assert (shown.code, shown.json()["freshness"]["stale"]) == (3, True)
+        assert "not current: as of " in shown.err
+    names = cli.run(alone, "jobs", "-o", "name", **over_api)
+    assert (names.code, names.out) == (3, f"{job.jid}\n")
+    assert "ZooKeeper is away" in names.err
+
+
+def test_a_list_that_is_watched_says_that_zookeeper_is_away_and_that_it_is_back(
+    shaky_web: Web, zookeeper_proxy: Proxy, alone: Settings
+) -> None:
+    viewer = shaky_web.caller(Role.VIEWER)
+    over_api = {"ARKLINE_URL": viewer.url, "ARKLINE_TOKEN": viewer.token}
+    zookeeper_proxy.refuse()
+    zookeeper_proxy.cut()
+    until(shaky_web.context.board, lambda: shaky_web.context.board.freshness().stale)
+
+    with cli.start(alone, "jobs", "--watch", **over_api) as watching:
+        assert watching.stderr is not None
+        assert watching.stderr.readline() == "ZooKeeper is away; still trying\n"
+        zookeeper_proxy.accept()
+        assert "again" in watching.stderr.readline()
 
 
 def test_the_front_page_names_zookeeper_what_stands_still_what_is_safe_and_what_helps(

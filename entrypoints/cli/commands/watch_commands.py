@@ -48,9 +48,10 @@ def top(
         view = _board(site)
     if json:
         screen.emit(view.summary)
-        return
-    for grid in fleet_status.board_tables(view):
-        screen.show(grid)
+    else:
+        for grid in fleet_status.board_tables(view):
+            screen.show(grid)
+    watching.require_current(view.summary)
 
 
 def _board(site: api.Client) -> values.LiveView:

@@ -59,7 +59,6 @@ def deposits(request: Request, caller: PageCaller, after: str | None = None) -> 
         "deposits.html",
         page=web.with_time_left(board.batches(mine, BatchSearch(), ROWS, after)),
         failures=[group for group in board.failures(mine) if group.owner == "depositor"],
-        freshness=board.freshness(),
         ended={state for state in BATCH.facts if BATCH.facts[state].ended},
         completed=JobState.COMPLETED,
         failed=JobState.FAILED,

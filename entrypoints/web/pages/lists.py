@@ -53,7 +53,6 @@ def batches(request: Request, caller: PageCaller, after: str | None = None) -> H
         page=listed,
         search=search,
         states=list(BatchState),
-        freshness=web.board.freshness(),
         filtered=_filter_of(request),
         named=(
             Named("Failed", "?status=failed"),
@@ -124,7 +123,6 @@ def jobs(request: Request, caller: PageCaller, after: str | None = None) -> HTML
         states=list(JobState),
         kinds=list(FailureKind),
         waits=list(WaitKind),
-        freshness=board.freshness(),
         filtered=_filter_of(request),
         named=(
             Named("Failed within a day", "?state=failed&younger_than=1d"),

@@ -44,7 +44,17 @@ from operations.jobs import job_view
 from operations.visibility import visible_batch, visible_job
 from pipeline.principal import Principal
 
-router = APIRouter(prefix="/v1", tags=["lists"])
+STALE = "Arkline-Stale"
+"""As of when an answer from memory is true; absent while it is current."""
+
+
+def stated(request: Request, response: Response) -> None:
+    """Say in a header of the answer that the board is stale: not every answer has a field for it."""
+    if (freshness := context_of(request).board.freshness()).stale:
+        response.headers[STALE] = freshness.as_of.isoformat()
+
+
+router = APIRouter(prefix="/v1", tags=["lists"], dependencies=[Depends(stated)])
 
 
 @router.get("/board", summary="Counts and oldest job by state, what is stopped, and the last 24 hours")
