@@ -50,7 +50,7 @@ def test_who_mistypes_a_collection_learns_the_own_ones_and_no_other() -> None:
         name="dana", role=Role.DEPOSITOR, collections=frozenset({"maps", "demo"}), interface=Interface.API
     )
 
-    with pytest.raises(Forbidden, match="for collection nosuch, and dana has rights for demo, maps$"):
+    with pytest.raises(Forbidden, match=r"for collection nosuch, and dana has rights for demo, maps$"):
         dana.require(Role.DEPOSITOR, "submit to collection nosuch", "nosuch")
 
 
@@ -58,5 +58,5 @@ def test_a_refusal_names_only_so_many_collections() -> None:
     own = frozenset(f"c{number:02d}" for number in range(NAMED + 3))
     dana = Principal(name="dana", role=Role.DEPOSITOR, collections=own, interface=Interface.API)
 
-    with pytest.raises(Forbidden, match="rights for c00, .*c19 and 3 more$"):
+    with pytest.raises(Forbidden, match=r"rights for c00, .*c19 and 3 more$"):
         dana.require(Role.DEPOSITOR, "submit", "nosuch")
