@@ -124,6 +124,9 @@ echo "$bid" > bid
 """
 """A failed batch of three failed jobs, for the pages about failures; the files `bid` and `jids` name them."""
 
+RESUMED_JOB = "until arkline jobs --state completed -o name | grep -q {}; do sleep 0.1; done"
+"""Waits until the job that the page resumed has ended: only then the report can be sent."""
+
 
 PAGES = {
     str(page.relative_to(PROJECT)): found
@@ -179,6 +182,8 @@ def real(site: Site, page: str, command: str, said: str) -> str:
     for placeholder, thing in placeholders.items():
         if placeholder in command:
             command = command.replace(placeholder, thing if isinstance(thing, str) else thing())
+    if command.startswith("arkline update-report "):
+        return f"{RESUMED_JOB.format(jids[0])}\n{command}"
     return command
 
 
