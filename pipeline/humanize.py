@@ -137,6 +137,8 @@ def progress(download: Progress) -> str:
         else ""
     )
     now = f"; now {download.file} from {download.host}" if download.file else ""
+    if now and download.bytes_per_second == 0:
+        now += ", which sends nothing"
     return f"Downloaded {in_units(download.bytes)}{size}{rate}{_left(download)}{files}{now}"
 
 

@@ -9,8 +9,8 @@ import time
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
-from pipeline.attempt import Attempt
-from pipeline.http.urls import redact_url
+from pipeline.attempt import Attempt, Progress
+from pipeline.http.urls import host_of, redact_url
 from pipeline.outcome import StepFailed, Stopping
 from pipeline.states import FailureKind
 
@@ -34,6 +34,9 @@ class SourceTimeouts:
 
 TIMEOUTS = SourceTimeouts()
 
+SILENCE = 2.0
+"""Seconds without a byte after which the source is reported."""
+
 
 class TooSlow(StepFailed):
     """A source that takes too long or sends too little: a try, which is not repeated at once."""
@@ -56,6 +59,8 @@ class Pace:
         self._since = 0.0
         self._bytes = 0
         self._began: float | None = None
+        self.heard = 0.0
+        """When bytes arrived last."""
 
     def __enter__(self) -> None:
         with self._mutex:
@@ -73,6 +78,7 @@ class Pace:
         """Count received bytes; TooSlow at the end of a window with too few, while a response is read."""
         with self._mutex:
             self._bytes += arrived
+            self.heard = time.monotonic() if arrived else self.heard
             seconds = time.monotonic() - self._since
             if not self._open or seconds < self._timeouts.window:
                 return
@@ -114,9 +120,14 @@ class RequestClock:
     began: float = field(default_factory=time.monotonic)
 
     def check(self) -> None:
-        """AttemptOver if the attempt is over; TooSlow if the source takes too long or sends too little."""
+        """AttemptOver if the attempt is over; TooSlow if the source takes too long or sends too little.
+
+        Reports the host that sends nothing: no byte that arrives does.
+        """
         self.attempt.check()
         seconds = time.monotonic() - self.began
+        if min(seconds, time.monotonic() - self.pace.heard) > SILENCE:
+            self.attempt.report(Progress(host=host_of(self.url)))
         if not self.answered and seconds > self.headers_within:
             raise TooSlow(
                 f"{redact_url(self.url)}: the source has not answered within "

@@ -66,7 +66,7 @@ class DownloadProgress:
     def report(self, file: Row, progress: Progress) -> None:
         now = time.monotonic()
         with self._mutex:
-            self._bytes[file.line] = progress.bytes
+            self._bytes[file.line] = progress.bytes or self._bytes.get(file.line, 0)
             self._sizes[file.line] = progress.bytes_expected or self._sizes[file.line]
             if not self._samples and sum(self._bytes.values()) == self._expected:
                 return  # a download that is complete with its first chunk has no progress to show

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from pipeline import humanize
 from pipeline.attempt import Progress
 from pipeline.settings import Settings
+from pipeline.sources import limits
 from pipeline.steps import download_space
 from tests.servers.http_source import HttpSource
 from tests.support.downloading import downloaded, job_of, rows
@@ -64,6 +66,21 @@ def test_progress_adds_up_the_files_of_a_job(
     assert (last.files, last.files_expected) == (1, 2)
     assert last.bytes_per_second
     assert [report.bytes for report in attempt.reports] == sorted(report.bytes for report in attempt.reports)
+
+
+def test_a_source_that_does_not_answer_is_named_while_the_job_waits_for_it(
+    settings: Settings, source: HttpSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "SILENCE", 0.2)
+    attempt = Recorder()
+    job = job_of(settings, rows(source, {"a": b"alpha"}))
+    source.change("/a", delay=3.5)
+
+    downloaded(job, settings, attempt)
+
+    last = attempt.reports[-1]
+    assert (last.file, last.host, last.bytes, last.bytes_per_second) == ("a", "127.0.0.1", 0, 0)
+    assert humanize.progress(last).endswith("; now a from 127.0.0.1, which sends nothing")
 
 
 def test_progress_is_reported_while_a_file_arrives(settings: Settings, source: HttpSource) -> None:
