@@ -132,7 +132,7 @@ class Checker:
 
         The site's own settings, and their secrets, are read again after SETTINGS_SECONDS.
         """
-        key, now = rule.model_dump_json(include={"name", "command", "settings"}), time.monotonic()
+        key, now = f"{rule.name} {rule.command} {rule.settings}", time.monotonic()
         made_at, opening = self._openings.get(key, (-math.inf, None))
         if opening is None or now >= made_at + SETTINGS_SECONDS:
             opening = _opening(rule)
@@ -325,6 +325,9 @@ class _Process(Process):
         access = self._opening.kind.access
         deadline = time.monotonic() + access.start_seconds
 
+        def time_for(file: CheckedFile) -> float:
+            return time.monotonic() + access.seconds + file.size / BYTES_PER_SECOND
+
         def watch(_silent: float) -> None:
             if time.monotonic() > deadline:
                 raise _Died(Obstacle.TIMED_OUT, "the check did not end in time and was stopped")
@@ -334,9 +337,10 @@ class _Process(Process):
             match answer:
                 case [server.VERSION, version]:
                     progress.learn(version)
+                    if files:  # that it took the first file may be said later
+                        deadline = time_for(files[0])
                 case [server.FILE, int(number)]:
-                    file = progress.take(number)
-                    deadline = time.monotonic() + access.seconds + file.size / BYTES_PER_SECOND
+                    deadline = time_for(progress.take(number))
                 case [server.FINDING, str(verdict), str(code), str(message)]:
                     progress.find(verdict, code, message)
                 case [server.OBSTACLE, str(code), str(message)]:
@@ -362,25 +366,24 @@ class _Process(Process):
         self, request: Mapping[str, Any], body: bytes, attempt: Attempt, watch: Callable[[float], None]
     ) -> Iterator[list[Any]]:
         """The answers to the request, without signs of life and those that say why there is no other."""
-        with Channel(self, request, body) as channel:
-            for line in channel.lines(attempt, watch):
-                try:
-                    answer = json.loads(line)
-                except ValueError as error:
-                    raise _nonsense() from error
-                match answer:
-                    case [server.FAULT, str(reason)]:
-                        raise no_start(self._opening.name, reason)
-                    case [server.AWAY, str(reason)]:
-                        name = self._opening.name
-                        message = f"the service of the check {name} does not answer: {one_line(reason)}"
-                        raise ServiceDown(Service.CHECK, message, instance=name)
-                    case [server.ALIVE]:
-                        pass
-                    case [*_]:
-                        yield answer
-                    case _:
-                        raise _nonsense()
+        for line in Channel(self, request, body).lines(attempt, watch):
+            try:
+                answer = json.loads(line)
+            except ValueError as error:
+                raise _nonsense() from error
+            match answer:
+                case [server.FAULT, str(reason)]:
+                    raise no_start(self._opening.name, reason)
+                case [server.AWAY, str(reason)]:
+                    name = self._opening.name
+                    message = f"the service of the check {name} does not answer: {one_line(reason)}"
+                    raise ServiceDown(Service.CHECK, message, instance=name)
+                case [server.ALIVE]:
+                    pass
+                case [*_]:
+                    yield answer
+                case _:
+                    raise _nonsense()
 
 
 def _nonsense() -> _Died:

@@ -2,7 +2,7 @@
 
 import json
 import os
-import selectors
+import select
 import signal
 import subprocess
 import sys
@@ -89,17 +89,11 @@ class Channel:
         self._input: IO[bytes] = running.stdin
         self._output: IO[bytes] = running.stdout
         self._unsent = [memoryview(piece) for piece in (wire.request(request, body), body) if piece]
-        self._selector = selectors.PollSelector()  # for two pipes and one request, epoll needs more calls
-
-    def __enter__(self) -> "Channel":
-        self._selector.register(self._output, selectors.EVENT_READ)
+        self._poll = select.poll()  # for two pipes and one request, epoll needs more calls
+        self._poll.register(self._output, select.POLLIN)
         self._send()
         if self._unsent:
-            self._selector.register(self._input, selectors.EVENT_WRITE)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._selector.close()
+            self._poll.register(self._input, select.POLLOUT)
 
     def lines(self, attempt: Attempt, watch: Callable[[float], None]) -> Iterator[bytes]:
         """The lines until the process ends.
@@ -111,13 +105,13 @@ class Channel:
         while True:
             attempt.check()
             watch(time.monotonic() - heard)
-            for key, _ in self._selector.select(POLL_INTERVAL):
-                if key.fileobj is self._input:
+            for descriptor, _ in self._poll.poll(1000 * POLL_INTERVAL):
+                if descriptor == self._input.fileno():
                     self._send()
                     if not self._unsent:
-                        self._selector.unregister(self._input)
+                        self._poll.unregister(self._input)
                     continue
-                data = os.read(key.fd, READ_SIZE)
+                data = os.read(descriptor, READ_SIZE)
                 if not data:
                     return
                 heard = time.monotonic()

@@ -181,20 +181,20 @@ def _exchange(
                 f"the process that was reading {request.subject} gave no sign of life for {SILENCE:.0f} s"
             )
 
-    with Channel(server, asked, request.body) as channel:
-        last: list[Any] = [DONE]
-        for message in channel.lines(attempt, watch):
-            kind, *values = json.loads(message)
-            if kind == ITEM:
-                yield values[0]
-            elif kind == ADMIT and request.admit is not None:
-                channel.answer(request.admit(values[0]))
-            elif kind == OPEN:
-                _warn_of(*values)
-            elif kind == ENDED:
-                return _Ended(last[0], last[1:], values[0])
-            elif kind != ALIVE:
-                last = [kind, *values]
+    channel = Channel(server, asked, request.body)
+    last: list[Any] = [DONE]
+    for message in channel.lines(attempt, watch):
+        kind, *values = json.loads(message)
+        if kind == ITEM:
+            yield values[0]
+        elif kind == ADMIT and request.admit is not None:
+            channel.answer(request.admit(values[0]))
+        elif kind == OPEN:
+            _warn_of(*values)
+        elif kind == ENDED:
+            return _Ended(last[0], last[1:], values[0])
+        elif kind != ALIVE:
+            last = [kind, *values]
     code = server.running.wait()
     if code > 0:
         raise system(
