@@ -108,8 +108,8 @@ def _paths(folder: Path) -> list[Path]:
 
 def _entries(folder: Path, beginning: str = "") -> list[Path]:
     with suppress(FileNotFoundError):
-        journals = (path for path in folder.iterdir() if path.suffix == SUFFIX)
-        return [path for path in journals if path.name.startswith(beginning)]
+        names = os.listdir(folder)  # noqa: PTH208 - runs in every job
+        return [folder / name for name in names if name.startswith(beginning) and name.endswith(SUFFIX)]
     return []
 
 

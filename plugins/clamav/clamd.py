@@ -123,10 +123,10 @@ def _opened(family: int, address: object, clock: _Clock) -> socket.socket:
 
 def _exchanged(connection: socket.socket, pieces: Iterator[bytes], clock: _Clock) -> bytes:
     """Send the pieces and return what is answered, which may come before the last piece is sent."""
-    answer, unsent, sending = bytearray(), memoryview(b""), True
+    answer, unsent = bytearray(), memoryview(next(pieces))
     while len(answer) <= ANSWER_LIMIT:
         clock.tick()
-        ready = _ready(connection, select.POLLIN | (select.POLLOUT if sending else 0))
+        ready = _ready(connection, select.POLLIN | (select.POLLOUT if unsent else 0))
         try:
             if ready & ~select.POLLOUT:  # an answer, or the end of the connection
                 got = connection.recv(ANSWER_LIMIT)
@@ -134,13 +134,11 @@ def _exchanged(connection: socket.socket, pieces: Iterator[bytes], clock: _Clock
                     break
                 answer += got
             elif ready:
-                unsent = unsent or memoryview(next(pieces, b""))
-                sending = bool(unsent)
-                unsent = unsent[connection.send(unsent) :] if sending else unsent
+                unsent = unsent[connection.send(unsent) :] or memoryview(next(pieces, b""))
         except _LOST:
-            if not sending:
+            if not unsent:
                 break
-            sending = False  # what clamd answered before it closed can still be read
+            unsent = memoryview(b"")  # what clamd answered before it closed can still be read
     return bytes(answer)
 
 

@@ -4,6 +4,7 @@ import hashlib
 import importlib
 import shutil
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -109,6 +110,19 @@ def test_a_check_that_fails_at_a_file_checks_the_others(
         "c": ("found", "Test.Word"),
         "d": ("fine", ""),
     }
+
+
+@pytest.mark.parametrize(("deed", "code"), [("crash", "crashed"), ("stall", "timed-out")])
+def test_a_check_that_fails_at_its_first_file_checks_the_second_one(
+    checker: Checker, tmp_path: Path, deed: str, code: str
+) -> None:
+    """The worker may not know yet that it took the file; the time is that of a file, not of the start."""
+    began = time.monotonic()
+
+    found = checked(checker, tmp_path, {"a": f"{deed}: now", "b": "good"})
+
+    assert verdicts(found) == {"a": ("unchecked", code), "b": ("fine", "")}
+    assert time.monotonic() - began < guests.WordCheck.access.start_seconds
 
 
 def test_a_check_that_fails_before_its_first_file_says_of_each_why_it_is_not_checked(

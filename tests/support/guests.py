@@ -71,6 +71,12 @@ def _hang(file: CheckedFile, context: CheckContext) -> Iterator[Any]:
         time.sleep(0.05)
 
 
+def _stall(file: CheckedFile, context: CheckContext) -> Iterator[Any]:
+    """Hang without a sign of life."""
+    yield from ()
+    time.sleep(3600)
+
+
 def _crash(file: CheckedFile, context: CheckContext) -> Iterator[Any]:
     yield from ()
     os.kill(os.getpid(), signal.SIGSEGV)
@@ -169,6 +175,7 @@ def _system_call(number: int) -> None:
 
 MISDEEDS = {
     "hang": _hang,
+    "stall": _stall,
     "crash": _crash,
     "fail": _fail,
     "eat": _eat,
