@@ -21,12 +21,14 @@ from urllib.parse import quote, unquote, urlencode, urlsplit
 
 import certifi
 import urllib3
+from pydantic import TypeAdapter
 
 from entrypoints.cli import context, logins
 from entrypoints.cli.command_table import load_all
 from entrypoints.cli.reach import TOKEN, URL, is_own_stack
 from entrypoints.web import in_process
 from pipeline import codes
+from pipeline.attempt import Progress
 from pipeline.codes import ErrorKind
 from pipeline.errors import Action, ArklineError, Remedy, ServiceUnreachable, UsageRefused
 from pipeline.fixity import READ_CHUNK
@@ -87,6 +89,11 @@ class Client:
 
     def get_json(self, path: str) -> Any:
         return json.loads(self.request("GET", path))
+
+    def progress(self, jid: str) -> Progress | None:
+        """Of a job that is downloaded; a field of a later release is ignored."""
+        reported = self.get_json(f"/v1/jobs/{jid}/progress")
+        return TypeAdapter(Progress).validate_python(reported) if reported else None
 
     def post(self, path: str, kind: type[R], body: Mapping[str, object], **headers: str) -> R:
         return kind.model_validate_json(self._post(path, body, headers))

@@ -15,6 +15,7 @@ from entrypoints.cli.command_table import ENTRIES, load
 from entrypoints.cli.logins import SavedLogin, SavedLogins, change
 from entrypoints.cli.main import app
 from entrypoints.cli.reach import HOST_ONLY, refuse_over_api
+from pipeline.attempt import Progress
 from pipeline.errors import UsageRefused
 from tests.support.spelled_commands import FILES
 
@@ -99,6 +100,15 @@ def site() -> Iterator[dict[str, str]]:
         threading.Thread(target=server.serve_forever, args=(0.01,)).start()
         yield {"ARKLINE_URL": f"http://127.0.0.1:{server.server_port}", "ARKLINE_TOKEN": "ann"}
         server.shutdown()
+
+
+def test_progress_with_a_field_of_a_later_release_is_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    answer = json.dumps({"bytes": 5, "silent_seconds": 3}).encode()
+    monkeypatch.setattr(api.Client, "request", lambda *_, **__: answer)
+
+    assert api.Client("http://127.0.0.1:1", "ann").progress(JID) == Progress(bytes=5)
 
 
 def test_a_command_asks_the_api_or_is_in_a_list() -> None:

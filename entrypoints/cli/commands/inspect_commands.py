@@ -17,7 +17,6 @@ from entrypoints.render import check_runs, collection_figures, explanation, flee
 from operations.fleet import health
 from operations.jobs import batch_view, job_view
 from operations.objects import search
-from pipeline import attempt
 from pipeline.checks import CheckVerdict
 from pipeline.errors import UsageRefused
 
@@ -49,8 +48,7 @@ def status(
             screen.emit(batch) if json else views.batch(batch)
             raise typer.Exit(exit_codes.of_state(batch.status))
         job = site.get(f"/v1/jobs/{name}", job_view.JobView)
-        reported = site.get_json(f"/v1/jobs/{name}/progress")
-        progress = reported and attempt.Progress(**reported)
+        progress = site.progress(name)
         if json:
             screen.emit({**job.model_dump(mode="json"), "progress": progress})
         else:

@@ -150,10 +150,10 @@ def _downloads(site: api.Client, view: batch_view.BatchView) -> Mapping[str, att
         page = site.get(
             "/v1/jobs", values.JobPage, batch=view.bid, state=JobState.DOWNLOADING, limit=job_view.SHOWN
         )
-        asked = {row.jid: site.get_json(f"/v1/jobs/{row.jid}/progress") for row in page.rows}
+        asked = {row.jid: site.progress(row.jid) for row in page.rows}
     except ServiceUnreachable:
         return {}
-    return {jid: attempt.Progress(**reported) for jid, reported in asked.items() if reported}
+    return {jid: reported for jid, reported in asked.items() if reported}
 
 
 def _on_change(write: Callable[[str], None]) -> Callable[[str], None]:
