@@ -143,8 +143,7 @@ class Access:
     """Bytes of address space."""
     open_files: int = 64
     seconds: float = 60.0
-    """For one file, by the clock; a second more for each megabyte of the file. That of the first file begins
-    when the check has said its version."""
+    """For one file, by the clock; a second more for each megabyte of the file."""
     start_seconds: float = 60.0
     """Until the check is ready, by the clock."""
     reads: tuple[str, ...] = ()

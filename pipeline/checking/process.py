@@ -322,7 +322,8 @@ class _Process(Process):
 
     def check(self, files: Sequence[CheckedFile], attempt: Attempt, progress: _Progress) -> None:
         """Learn the version, and check the files, if any. _Died if the process has to be replaced."""
-        deadline = time.monotonic() + self._opening.kind.access.start_seconds
+        access = self._opening.kind.access
+        deadline = time.monotonic() + access.start_seconds
 
         def watch(_silent: float) -> None:
             if time.monotonic() > deadline:
@@ -333,9 +334,9 @@ class _Process(Process):
             match answer:
                 case [server.VERSION, version]:
                     progress.learn(version)
-                    deadline = self._deadline(files[:1])  # that it took the first file may be said later
                 case [server.FILE, int(number)]:
-                    deadline = self._deadline((progress.take(number),))
+                    file = progress.take(number)
+                    deadline = time.monotonic() + access.seconds + file.size / BYTES_PER_SECOND
                 case [server.FINDING, str(verdict), str(code), str(message)]:
                     progress.find(verdict, code, message)
                 case [server.OBSTACLE, str(code), str(message)]:
@@ -348,10 +349,6 @@ class _Process(Process):
                 case _:
                     raise _nonsense()
         raise _Died(Obstacle.CRASHED, f"the process of the check ended with {self._end()}")
-
-    def _deadline(self, files: Sequence[CheckedFile]) -> float:
-        seconds = self._opening.kind.access.seconds + sum(file.size for file in files) / BYTES_PER_SECOND
-        return time.monotonic() + seconds
 
     def _end(self) -> str:
         """How the process ended, which has closed its output."""

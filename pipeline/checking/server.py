@@ -173,9 +173,7 @@ class _Run:
             yield self._files[self._taken - 1]
 
     def _take(self) -> None:
-        # a process that dies after it said its version died at the first file, whether or not it took it
-        write = self._output.line if self._taken else self._output.later
-        write(FILE, self._taken)
+        self._output.line(FILE, self._taken)
         self._taken += 1
 
     def _fail(self, before: int, obstacle: Obstacle, message: str) -> None:
@@ -191,8 +189,8 @@ class _Run:
     def _pass_on(self, finding: object) -> None:
         at_hand = self._files[self._taken - 1].path if self._taken else None
         if isinstance(finding, CheckFinding) and finding.path == at_hand:
-            # a file at which the process dies now is not checked, which only what was found adds to
-            write = self._output.line if finding.verdict is CheckVerdict.FOUND else self._output.later
+            # a file at which the process dies now is not checked, whatever is fine in it
+            write = self._output.later if finding.verdict is CheckVerdict.FINE else self._output.line
             write(FINDING, finding.verdict, finding.code, finding.message)
         else:
             self._output.line(OBSTACLE, Obstacle.INVALID_ANSWER, f"the check answered {finding!r:.200}")

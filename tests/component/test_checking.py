@@ -116,7 +116,7 @@ def test_a_check_that_fails_at_a_file_checks_the_others(
 def test_a_check_that_fails_at_its_first_file_checks_the_second_one(
     checker: Checker, tmp_path: Path, deed: str, code: str
 ) -> None:
-    """The worker may not know yet that it took the file; the time is that of a file, not of the start."""
+    """... within the time of a file, not that of a start."""
     began = time.monotonic()
 
     found = checked(checker, tmp_path, {"a": f"{deed}: now", "b": "good"})
