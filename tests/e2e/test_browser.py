@@ -59,7 +59,7 @@ def olga(browser: Chromium, web: Web, token: str, failed: str) -> Iterator[Visit
         yield opened
 
 
-@pytest.mark.parametrize("name", ["olga", "olga.archivist@library.example.edu"])
+@pytest.mark.parametrize("name", ["olav", "olga.archivist@library.example.edu"])
 def test_the_navigation_of_an_operator_is_one_row(browser: Chromium, web: Web, name: str) -> None:
     with visitor(browser, web.url, width=1280) as opened:
         opened.log_in(new_token(web.context.settings, name, Role.OPERATOR))

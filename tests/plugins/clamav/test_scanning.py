@@ -189,7 +189,7 @@ def test_a_file_that_vanished_is_not_called_clean(server: clamd.Server, tmp_path
 
 
 def test_a_scan_that_clamd_ends_at_its_time_limit_is_not_called_clean(tmp_path: Path, site: Site) -> None:
-    server = site(MaxScanTime="500")
+    server = site(MaxScanTime="200")
     many = io.BytesIO()
     with zipfile.ZipFile(many, "w") as archive:
         for number in range(9500):
