@@ -298,6 +298,8 @@ def _empty(context: WorkerContext, session: Session, jid: str) -> None:
             for folder in workspace.content if stored else (workspace.folder,):
                 guard.check()
                 shutil.rmtree(folder, ignore_errors=True)
+            with suppress(OSError):  # the folder of the batch has those of other jobs, or of this one
+                workspace.folder.parent.rmdir()
     except (Stale, Busy, Missing, Corrupt):
         return  # it was resumed or deleted meanwhile
     except (AttemptOver, Unreachable):

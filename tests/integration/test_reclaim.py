@@ -150,6 +150,7 @@ def test_a_job_that_needs_all_of_working_storage_gets_it_from_a_failed_job_with_
     recheck(session, small)
 
     assert (state(session, waiting), manifest.exists()) == (JobState.DOWNLOADING, False)
+    assert not Path(failed.configuration.working_dir).parent.exists()
     assert jobs.load(session, failed.jid).status.room is Room.EMPTY
     assert audit(session) == ()
 
