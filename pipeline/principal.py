@@ -13,7 +13,7 @@ LOCAL = "local:"
 
 
 NAMED = 20
-"""Maximum number of collections that a refusal names: those of the principal, and no others."""
+"""Maximum number of the principal's collections in a refusal, which names no others."""
 
 
 class Role(StrEnum):

@@ -92,10 +92,15 @@ def _remove_folder_of(job: Job, working: Path) -> bool:
 def remove_folder(folder: Path) -> None:
     """Remove a working directory, and the folder of its batch if that is now empty."""
     remove_tree(folder)
+    remove_if_empty(folder.parent)
+
+
+def remove_if_empty(batch: Path) -> None:
+    """Remove the folder of a batch, unless there are folders of its jobs."""
     try:
-        folder.parent.rmdir()
+        batch.rmdir()
     except OSError:
-        log().debug("batch folder is still in use", folder=str(folder.parent))
+        log().debug("batch folder is still in use", folder=str(batch))
 
 
 def clean_up_completed(session: Session, working: Path, attempt: Attempt = UNATTENDED) -> int:

@@ -24,6 +24,7 @@ from pipeline.steps.context import Clients
 from pipeline.uploads import writing
 from pipeline.working_storage import capacity
 from pipeline.working_storage.workspace import Holder, Workspace, plan
+from tasks.after_move import remove_if_empty
 from tasks.logs import log
 from tasks.worker_context import WorkerContext
 from zkstate.connection.clock import ServerClock
@@ -298,8 +299,7 @@ def _empty(context: WorkerContext, session: Session, jid: str) -> None:
             for folder in workspace.content if stored else (workspace.folder,):
                 guard.check()
                 shutil.rmtree(folder, ignore_errors=True)
-            with suppress(OSError):  # the folder of the batch has those of other jobs, or of this one
-                workspace.folder.parent.rmdir()
+            remove_if_empty(workspace.folder.parent)
     except (Stale, Busy, Missing, Corrupt):
         return  # it was resumed or deleted meanwhile
     except (AttemptOver, Unreachable):

@@ -25,6 +25,7 @@ from tests.servers import zookeeper as zookeeper_servers
 from tests.servers.proxy import Proxy
 from tests.support import folders, nightly
 from tests.support.requirements import unavailable
+from tools.bootstrap import keep_bytecode
 from zkstate.care.audit import audit
 from zkstate.connection.session import Session, connect
 
@@ -50,11 +51,9 @@ for name in ("COLUMNS", "LINES", "PYTHONUNBUFFERED"):
     # flush must not be saved by the developer's shell
     os.environ.pop(name, None)
 
-if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
-    # the tests start hundreds of processes: each one would spend seconds on compiling what it imports, and
-    # each process of the tests ten on the assertions of their modules
-    os.environ.setdefault("PYTHONPYCACHEPREFIX", str(PROJECT / "var" / "bytecode"))
-    sys.dont_write_bytecode, sys.pycache_prefix = False, os.environ["PYTHONPYCACHEPREFIX"]
+if bytecode := keep_bytecode():
+    # this process has read the variable already, and would spend ten seconds on the assertions of the tests
+    sys.dont_write_bytecode, sys.pycache_prefix = False, bytecode
 
 
 # no limit of time per example: a loaded machine must not fail a test

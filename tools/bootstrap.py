@@ -168,11 +168,14 @@ def prepare(command: str) -> None:
             ensure_java()
 
 
-def keep_bytecode() -> None:
-    """Where bytecode must not be written beside the sources, it is written below var/: the processes of a
-    command would spend seconds on compiling what they import. `tests/conftest.py` has the same for pytest."""
-    if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
-        os.environ.setdefault("PYTHONPYCACHEPREFIX", str(VAR / "bytecode"))
+def keep_bytecode() -> str:
+    """Where bytecode must not be written beside the sources, child processes write it below var/.
+
+    Otherwise each process would spend seconds on compiling what it imports. Returns the folder, or ''.
+    """
+    if not os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
+        return ""
+    return os.environ.setdefault("PYTHONPYCACHEPREFIX", str(VAR / "bytecode"))
 
 
 def main(arguments: list[str]) -> None:

@@ -21,7 +21,7 @@ from urllib.parse import quote, unquote, urlencode, urlsplit
 
 import certifi
 import urllib3
-from pydantic import TypeAdapter
+from pydantic import ConfigDict, TypeAdapter
 
 from entrypoints.cli import context, logins
 from entrypoints.cli.command_table import load_all
@@ -47,6 +47,7 @@ PROBE_TIMEOUT = 2.0
 ANSWER_TIMEOUT = 300.0
 """Seconds to wait for an answer: an upload is synced to disk before it is acknowledged."""
 
+_PROGRESS: TypeAdapter[Progress | None] = TypeAdapter(Progress | None, config=ConfigDict(defer_build=True))
 
 _ERRORS: Mapping[ErrorKind, Callable[[str], ArklineError]] = {
     ErrorKind.REFUSED: UsageRefused,
@@ -91,9 +92,8 @@ class Client:
         return json.loads(self.request("GET", path))
 
     def progress(self, jid: str) -> Progress | None:
-        """Of a job that is downloaded; a field of a later release is ignored."""
-        reported = self.get_json(f"/v1/jobs/{jid}/progress")
-        return TypeAdapter(Progress).validate_python(reported) if reported else None
+        """The progress of a download; fields of a later release are ignored."""
+        return _PROGRESS.validate_json(self.request("GET", f"/v1/jobs/{jid}/progress"))
 
     def post(self, path: str, kind: type[R], body: Mapping[str, object], **headers: str) -> R:
         return kind.model_validate_json(self._post(path, body, headers))

@@ -61,15 +61,15 @@ def show(
 
 
 def _stale(value: object) -> Freshness | None:
-    """Of which moment the value is, if the web process has it from memory and cannot follow the record."""
+    """The freshness of a value that the web process has from memory and cannot renew."""
     freshness = getattr(value, "freshness", None)
     return freshness if freshness is not None and freshness.stale else None
 
 
 def require_current(value: object) -> None:
-    """Note that what was shown is not current, and exit as for a service that does not answer."""
+    """Say on standard error that a value is not current, and exit as if a service did not answer."""
     if (stale := _stale(value)) is not None:
-        screen.note(f"not current: as of {views.when(stale.as_of)}; {views.STALE}")
+        screen.note(f"not current: as of {views.when(stale.as_of)}; {views.WHY_STALE}")
         raise typer.Exit(exit_codes.UNREACHABLE)
 
 
@@ -77,7 +77,7 @@ def readings(site: api.Client, read: Callable[[api.Client], R]) -> Iterator[tupl
     """The list after each change, with why it is not current; the last one while the site does not answer."""
     stream, pause = replace(site, timeout=SILENCE), PAUSE
     value = read(site)
-    yield value, views.STALE if _stale(value) else ""
+    yield value, views.WHY_STALE if _stale(value) else ""
     while True:
         problem = ""
         try:
@@ -85,7 +85,7 @@ def readings(site: api.Client, read: Callable[[api.Client], R]) -> Iterator[tupl
                 if b"\n\n" not in piece:
                     continue  # the beginning of an event
                 value = read(stream)
-                yield value, views.STALE if _stale(value) else ""
+                yield value, views.WHY_STALE if _stale(value) else ""
                 pause = PAUSE
                 time.sleep(PAUSE)
         except ServiceUnreachable as error:

@@ -383,7 +383,7 @@ def _board_facts(live: LiveView) -> Iterator[tuple[str, str | Text | None]]:
     if live.problem:
         yield "board", Text(f"stale: as of {brief(age(freshness.as_of))} ago; {live.problem}", "bold red")
     elif freshness.stale:
-        yield "board", Text(f"stale: {views.STALE}; as of {brief(age(freshness.as_of))} ago", "bold red")
+        yield "board", Text(f"stale: {views.WHY_STALE}; as of {brief(age(freshness.as_of))} ago", "bold red")
     else:
         yield "board", Text("live" if freshness.following else "listed every 2 s", "green")
     if view.stops.pause is not None:

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from pipeline.attempt import Progress
 
 
-STALE = "ZooKeeper is away"
-"""Why a web process does not follow the record."""
+WHY_STALE = "ZooKeeper is away"
+"""Why what a web process shows from memory is stale."""
 
 
 def local(moment: datetime) -> str:

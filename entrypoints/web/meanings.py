@@ -1,4 +1,7 @@
-"""The meanings of fields: the docstrings after them, which the OpenAPI document and docs/api/json.md show."""
+"""The meanings of fields: the docstrings after them, which the OpenAPI document and docs/api/json.md show.
+
+Read for the document alone: pydantic's `use_attribute_docstrings` parses the sources when classes are made.
+"""
 
 import ast
 import dataclasses
@@ -40,7 +43,7 @@ def records(kinds: Iterable[object]) -> tuple[type, ...]:
 
 
 def records_in(kinds: Iterable[object]) -> Iterator[type]:
-    """The records in these types, but not the records inside those."""
+    """The records that these types name, without the records in their fields."""
     for kind in kinds:
         if inspect.isclass(kind) and issubclass(kind, Packed):
             yield from records_in(_bases(kind))

@@ -267,6 +267,7 @@ def ask_after_damage(
 def ask_proof(
     settings: Settings, inventory: SqlInventory, known: InventoryObject, number: int, asked_by: str
 ) -> AskedProof:
+    """The version's unfinished proof, or a new one, which a worker makes; `too-many-proofs`."""
     every = {version.number for version in known.versions}  # like every fixity check
     facts = {"id": secrets.token_hex(8), "asked": now(), "bytes_total": size_of(known, every), "message": ""}
     limited = asked_by != OWN_PROOFS

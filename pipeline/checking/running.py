@@ -232,7 +232,7 @@ def _completed(checking: Checking, rule: CheckRule, ended: Journal, digests: Map
     decision = checking.overruled.get(_digest(rule, run, digests)) if checking.overruled else None
     late = run.stage is not Stage.DOWNLOADED and rule.on_found is Action.WARN
     notice = late and any(finding.verdict is CheckVerdict.FOUND for finding in run.findings)
-    return run.model_copy(update={"overruled": decision, "notice": notice}) if decision or notice else run
+    return run.model_copy(update={"overruled": decision, "notice": notice})
 
 
 def _action(rule: CheckRule, finding: CheckFinding) -> Action:

@@ -122,7 +122,7 @@ class RequestClock:
     def check(self) -> None:
         """AttemptOver if the attempt is over; TooSlow if the source takes too long or sends too little.
 
-        Reports the host that sends nothing: no byte that arrives does.
+        Reports the host while it sends nothing: only a byte that arrives is reported elsewhere.
         """
         self.attempt.check()
         seconds = time.monotonic() - self.began

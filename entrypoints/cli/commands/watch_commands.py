@@ -150,10 +150,9 @@ def _downloads(site: api.Client, view: batch_view.BatchView) -> Mapping[str, att
         page = site.get(
             "/v1/jobs", values.JobPage, batch=view.bid, state=JobState.DOWNLOADING, limit=job_view.SHOWN
         )
-        asked = {row.jid: site.progress(row.jid) for row in page.rows}
+        return {row.jid: reported for row in page.rows if (reported := site.progress(row.jid))}
     except ServiceUnreachable:
         return {}
-    return {jid: reported for jid, reported in asked.items() if reported}
 
 
 def _on_change(write: Callable[[str], None]) -> Callable[[str], None]:
