@@ -49,18 +49,23 @@ def _node(state: str) -> str:
 
 
 def _rows(machine: Machine[S]) -> Iterable[str]:
+    """Rows that differ only in the last success are one row of the page."""
     yield f"| {machine.name} in | event | goes to | if the last success was | raised by |"
     yield "|---|---|---|---|---|"
+    rows: dict[tuple[str, str, str, str, str], list[str]] = {}
     for row in machine.table:
-        after = "" if row.after is ANY else str(row.after or "none")
+        further = ""
         if row.refused_after:
-            after += f"; refused after a failure of {row.refused_after}"
+            further += f"; refused after a failure of {row.refused_after}"
         if row.room:
-            after += f"; working storage {' or '.join(room for room in Room if room in row.room)}"
+            further += f"; working storage {' or '.join(room for room in Room if room in row.room)}"
         if row.named:
-            after += "; if named"
+            further += "; if named"
         by = ", ".join(raiser for raiser in Raiser if raiser in row.by)
-        yield f"| {row.source} | {row.event} | {row.target} | {after} | {by} |"
+        after = "" if row.after is ANY else str(row.after or "none")
+        rows.setdefault((row.source, row.event, row.target, further, by), []).append(after)
+    for (source, event, target, further, by), successes in rows.items():
+        yield f"| {source} | {event} | {target} | {' or '.join(successes)}{further} | {by} |"
 
 
 if __name__ == "__main__":
