@@ -12,7 +12,8 @@ from enum import StrEnum
 
 from pydantic import Field, TypeAdapter
 
-from operations.objects.objects import ask_proof, known_object, versions_to_prove
+from operations.objects import proofs
+from operations.objects.objects import known_object, versions_to_prove
 from operations.run import UNWATCHED, Run
 from operations.site import Site
 from pipeline.attempt import CheckedAttempt
@@ -150,7 +151,7 @@ def start_proof(site: Site, known: InventoryObject, version: int | None, asked_b
     UsageRefused if there is no such version; `too-many-proofs`.
     """
     (number,) = versions_to_prove(known, version, every=False)
-    return _shown(ask_proof(site.settings, site.inventory(), known, number, asked_by))
+    return _shown(proofs.ask(site.settings, site.inventory(), known, number, asked_by))
 
 
 def proof_of(inventory: SqlInventory, proof_id: str, known: InventoryObject) -> CustodyProof:

@@ -1,11 +1,11 @@
 """An object in the inventory, with the custody of its files, its PREMIS, and its export as a BagIt bag."""
 
-import secrets
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
+from operations.objects import proofs
 from operations.run import Stopped
 from operations.site import Site
 from operations.visibility import sees_fleet, visible_batch, visible_job
@@ -13,22 +13,19 @@ from pipeline import codes
 from pipeline.description.premis import ObjectEvent
 from pipeline.errors import Action, Remedy, UsageRefused
 from pipeline.fixity import OnRead
-from pipeline.inventory import fixity
-from pipeline.inventory.base import InventoryObject, PreservationEvent
+from pipeline.inventory.base import InventoryObject, InventoryVersion, PreservationEvent
 from pipeline.inventory.description import DISSEMINATION, FAIL, PASS
-from pipeline.inventory.fixity import AskedProof
 from pipeline.inventory.sql import SqlInventory
 from pipeline.names import NotAnArk, spellings
 from pipeline.outcome import DamagedObject, StepFailed, damaged
 from pipeline.preservation import premis_record
-from pipeline.preservation.custody import WHOLE, Custody, Reading, prove, size_of
+from pipeline.preservation.custody import WHOLE, Custody, Reading, prove
 from pipeline.preservation.export import ExportedBag, export_bag
 from pipeline.preservation.premis_record import events_of
 from pipeline.principal import Principal, Role
 from pipeline.records import now
 from pipeline.settings import Settings
 from pipeline.storage.base import Storage
-from tasks.scheduled.fixity import WORK, request_run
 from zkstate.errors import Missing
 
 
@@ -154,11 +151,8 @@ def object_view(
     return ObjectView(**vars(known), custody=custody, timeline=events)
 
 
-def premis_of_job(site: Site, principal: Principal, jid: str) -> Iterator[bytes]:
-    """The PREMIS document of the object whose version the job stored, in pieces.
-
-    Missing until the version is recorded; errors as `premis_record.pieces`.
-    """
+def object_of_job(site: Site, principal: Principal, jid: str) -> InventoryObject:
+    """The object whose version the job stored; Missing until the version is recorded."""
     visible_job(site, principal, jid)
     inventory = site.archive()
     page = inventory.files_of_job(jid, 1) if inventory else None
@@ -166,8 +160,7 @@ def premis_of_job(site: Site, principal: Principal, jid: str) -> Iterator[bytes]
     if inventory is None or known is None:
         raise Missing(f"{jid} has stored nothing: its PREMIS exists once its version is in the inventory")
     check_visible(site, principal, known)
-    events = timeline(inventory, as_seen_by(principal, known))
-    return premis_record.pieces(known, events, site.storage())
+    return known
 
 
 @dataclass(frozen=True)
@@ -236,7 +229,10 @@ def export(
         nonlocal event
         event = replace(event, at=now())
         entered = (*inventory.events_of(known.ark), event)
-        return premis_record.pieces(known, events_of(known, entered), storage)
+        return premis_record.pieces(known, events_of(known, entered), storage, have_checked)
+
+    def have_checked(version: InventoryVersion, _: DamagedObject) -> None:
+        proofs.ask_after_damage(settings, inventory, known, version.number)
 
     try:
         bag = export_bag(
@@ -244,36 +240,18 @@ def export(
         )
     except DamagedObject as damage:
         refused = replace(event, at=now(), outcome=FAIL, damaged=1, note=damage.message)
-        problem = _problem_of(lambda: inventory.enter_export(refused)) or _problem_of(
-            lambda: ask_after_damage(settings, inventory, known, request.number)
+        entries = (
+            ("the inventory has no event of this", lambda: inventory.enter_export(refused)),
+            (
+                "no worker is asked to check the object",
+                lambda: proofs.ask_after_damage(settings, inventory, known, request.number),
+            ),
         )
-        if problem:
-            raise damaged(f"{damage.message}; the inventory has no event of this: {problem}") from damage
+        problems = [f"{missing}: {why}" for missing, enter in entries if (why := _problem_of(enter))]
+        if problems:
+            raise damaged("; ".join((damage.message, *problems))) from damage
         raise
     return Export(**vars(bag), not_entered=_problem_of(lambda: inventory.enter_export(event)))
-
-
-OWN_PROOFS = "arkline"
-"""Who asks for a proof when a reader met damage: no limit refuses it."""
-
-
-def ask_after_damage(
-    settings: Settings, inventory: SqlInventory, known: InventoryObject, number: int
-) -> None:
-    """Have a worker check an object of which a reader met damage: that enters it and sends the notice."""
-    ask_proof(settings, inventory, known, number, OWN_PROOFS)
-
-
-def ask_proof(
-    settings: Settings, inventory: SqlInventory, known: InventoryObject, number: int, asked_by: str
-) -> AskedProof:
-    """The version's unfinished proof, or a new one, which a worker makes; `too-many-proofs`."""
-    every = {version.number for version in known.versions}  # like every fixity check
-    facts = {"id": secrets.token_hex(8), "asked": now(), "bytes_total": size_of(known, every), "message": ""}
-    limited = asked_by != OWN_PROOFS
-    proof = fixity.ask_proof(inventory, known.ark, number, asked_by, facts, limited=limited)
-    request_run(settings, WORK)
-    return proof
 
 
 def dissemination(ark: str, number: int, by: str, what: str = "") -> PreservationEvent:

@@ -13,10 +13,10 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
+from operations.objects import proofs
 from operations.objects.objects import (
     ObjectView,
     as_seen_by,
-    ask_after_damage,
     dissemination,
     object_view,
     visible_object,
@@ -97,18 +97,41 @@ def chosen_file(site: Site, principal: Principal, ark: str, number: str, path: s
 
 
 def bag_of(
-    site: Site, principal: Principal, of: ChosenVersion, event: PreservationEvent, check: Callable[[], None]
+    site: Site,
+    writer: EventWriter,
+    principal: Principal,
+    of: ChosenVersion,
+    event: PreservationEvent,
+    check: Callable[[], None],
 ) -> Bag:
     """The bag of the version, with the events of the object and this one; `check` may end the reading."""
-    entered = (*site.inventory().events_of(of.known.ark), event)
-    events = events_of(as_seen_by(principal, of.known), entered)
 
     def document() -> Iterator[bytes]:
-        for piece in premis_record.pieces(of.known, events, site.storage()):
+        for piece in premis_of(site, writer, principal, of.known, (event,)):
             check()
             yield piece
 
     return Bag(of.known, of.version, document())
+
+
+def premis_of(
+    site: Site,
+    writer: EventWriter,
+    principal: Principal,
+    known: InventoryObject,
+    newest: tuple[PreservationEvent, ...] = (),
+) -> Iterator[bytes]:
+    """The object's PREMIS document in pieces, with the `newest` events; errors as `premis_record.pieces`.
+
+    A worker checks the object if a version's own PREMIS is damaged or missing.
+    """
+    entered = (*site.inventory().events_of(known.ark), *newest)
+
+    def have_checked(version: InventoryVersion, damage: DamagedObject) -> None:
+        _have_checked(site, writer, known, version.number, damage.message)
+
+    events = events_of(as_seen_by(principal, known), entered)
+    return premis_record.pieces(known, events, site.storage(), have_checked)
 
 
 def file_bytes(site: Site, of: ChosenFile, start: int, length: int) -> Iterator[bytes]:
@@ -146,7 +169,7 @@ def raise_alarm(site: Site, writer: EventWriter, of: ChosenVersion, damage: Dama
 
 def _have_checked(site: Site, writer: EventWriter, known: InventoryObject, number: int, what: str) -> None:
     def ask() -> None:
-        ask_after_damage(site.settings, site.inventory(), known, number)
+        proofs.ask_after_damage(site.settings, site.inventory(), known, number)
 
     log().error("damage in storage", ark=known.ark, first=what)
     writer.write(ask, {"ark": known.ark, "what": what})

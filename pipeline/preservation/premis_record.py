@@ -6,7 +6,7 @@ that was done, with the time of the work.
 """
 
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import IO
 from xml.etree import ElementTree
@@ -127,10 +127,16 @@ def _identifier(ark: str, kind: str, at: datetime) -> str:
     return f"{ark} {kind} {at.isoformat()}"
 
 
-def pieces(known: InventoryObject, events: Iterable[ObjectEvent], storage: Storage) -> Iterator[bytes]:
+def pieces(
+    known: InventoryObject,
+    events: Iterable[ObjectEvent],
+    storage: Storage,
+    on_damage: Callable[[InventoryVersion, DamagedObject], object],
+) -> Iterator[bytes]:
     """The document in pieces; errors as in `Storage.read_back`.
 
-    For a version whose own PREMIS is damaged or missing, one event saying so replaces its earlier events.
+    For a version whose own PREMIS is damaged or missing, one event saying so replaces its earlier events, and
+    `on_damage` is called.
     """
     yield premis.BEGIN
     yield premis.object_element(known.ark, known.local_id, known.versions[-1].payload_name)
@@ -147,6 +153,7 @@ def pieces(known: InventoryObject, events: Iterable[ObjectEvent], storage: Stora
                 else:
                     agents[_named(element)] = _serialized(element)
         except DamagedObject as damage:
+            on_damage(version, damage)
             yield premis.event_element(known.ark, _lost_events(version, damage))
     for event in events:
         if (premis.PROGRAM, event.identifier) not in copied:  # a check before storing is in the version's own

@@ -15,7 +15,7 @@ from entrypoints.cli import exit_codes
 from pipeline.checks import Stage
 from pipeline.description import premis
 from pipeline.fixity import ContentFile
-from pipeline.inventory import description
+from pipeline.inventory import description, fixity
 from pipeline.inventory.base import PreservationEvent
 from pipeline.preservation.fixity import Pace
 from pipeline.records import SubmissionMode, now
@@ -203,6 +203,19 @@ def test_an_export_is_an_event_and_the_bag_has_all_events_with_it(store: Store, 
     identifiers = values(text, "p:event/p:eventIdentifier/p:eventIdentifierValue")
     assert identifiers[-1] == f"{ark} dissemination {entered.at.isoformat()}"
     assert entered.version == 1
+
+
+def test_an_export_that_meets_damaged_events_of_an_earlier_version_has_the_object_checked(
+    store: Store, tmp_path: Path
+) -> None:
+    ark = stored(store)
+    updated(store, ark)
+    store.change(ark, "v1/content/system/mrt-premis.xml", flip)
+
+    arkline("export", ark, "--output", str(tmp_path / "bag"))
+
+    asked = fixity.next_asked_proofs(store.repository.inventory)
+    assert [(proof.ark, proof.version) for proof in asked] == [(ark, 1)]
 
 
 def test_a_refused_export_is_an_event_with_the_damage(store: Store, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Collections to submit: objects, manifests and batch manifests on a source that may misbehave."""
 
 import hashlib
+import threading
 import uuid
 from dataclasses import dataclass
 from typing import Any
@@ -92,11 +93,23 @@ def submit(
     return bid
 
 
-def deposit(session: Session, settings: Settings, source: HttpSource, objects: int) -> str:
-    """Submit a batch of objects that have no local id; its BID."""
+def deposit(
+    session: Session,
+    settings: Settings,
+    source: HttpSource,
+    objects: int,
+    last: threading.Event | None = None,
+) -> str:
+    """Submit a batch of objects that have no local id; its BID. The last object's file waits for `last`."""
     name = uuid.uuid4().hex
     urls = [
-        put_object(source, f"{name}-{n}", [File("a.txt", body_of(f"{name}-{n}"))]) for n in range(objects)
+        put_object(
+            source,
+            f"{name}-{n}",
+            [File("a.txt", body_of(f"{name}-{n}"))],
+            hold=last if n == objects - 1 else None,
+        )
+        for n in range(objects)
     ]
     return submit(session, settings, put_batch(source, urls, name, local_ids=False))
 

@@ -1,6 +1,7 @@
 """The drills: back up under load, continue, lose ZooKeeper, the inventory or both, restore, deposit on."""
 
 import shutil
+import threading
 import uuid
 from pathlib import Path
 
@@ -51,14 +52,15 @@ def test_a_lost_zookeeper_is_restored_from_a_backup_under_load_and_nothing_is_gi
     with connect(settings) as session:
         before = deposit(session, settings, source, 2)
         assert_completed(batch_ended(session, before, timeout=120))
-        during = deposit(session, settings, source, 16)
+        last = threading.Event()
+        during = deposit(session, settings, source, 16, last)
         await_first_ended(session, during)
 
-        # in this process: the batch would end while a command starts
         view = back_up(Site(settings, session), backup)
 
         assert view.manifest.batches == 2
         assert batches.load(session, during).status.status not in (BatchState.COMPLETED, BatchState.FAILED)
+        last.set()
         assert_completed(batch_ended(session, during, timeout=120))
         after = deposit(session, settings, source, 3)
         assert_completed(batch_ended(session, after, timeout=120))
@@ -111,9 +113,11 @@ def test_a_lost_inventory_is_restored_from_a_backup_under_load_and_completed_fro
     fleet.worker()
     fleet.beat()
     assert_completed(batch_ended(session, deposit(session, settings, source, 2), timeout=120))
-    during = deposit(session, settings, source, 6)
+    last = threading.Event()
+    during = deposit(session, settings, source, 6, last)
     await_first_ended(session, during)
     back_up(Site(settings, session), backup)
+    last.set()
     assert_completed(batch_ended(session, during, timeout=120))
     assert_completed(batch_ended(session, submit(session, settings, updated), timeout=120))
     quiet(session)
@@ -142,9 +146,11 @@ def test_zookeeper_and_the_inventory_are_lost_and_restored_and_nothing_is_given_
     fleet.beat()
     with connect(settings) as session:
         assert_completed(batch_ended(session, deposit(session, settings, source, 2), timeout=120))
-        during = deposit(session, settings, source, 6)
+        last = threading.Event()
+        during = deposit(session, settings, source, 6, last)
         await_first_ended(session, during)
         back_up(Site(settings, session), backup)
+        last.set()
         assert_completed(batch_ended(session, during, timeout=120))
         assert_completed(batch_ended(session, submit(session, settings, updated), timeout=120))
         quiet(session)

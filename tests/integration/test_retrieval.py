@@ -25,6 +25,7 @@ from sqlalchemy import QueuePool
 from entrypoints.cli import exit_codes
 from entrypoints.web.retrieval import RETRIEVALS_OF_ONE
 from pipeline.attempt import UNATTENDED
+from pipeline.description import premis
 from pipeline.fixity import READ_CHUNK
 from pipeline.inventory.base import PreservationEvent
 from pipeline.inventory.database import _engines
@@ -257,6 +258,23 @@ def test_damage_that_any_reader_meets_raises_the_alarm_at_once(
     worker.drop_session()
     (alarm,) = events(web, damaged, FIXITY_CHECK)
     assert ([file.path for file in alarm.files], alarm.outcome) == (["producer/a.txt"], FAIL)
+
+
+@pytest.mark.parametrize("document", ["/v1/objects/{ark}/premis", "/v1/jobs/{jid}/premis"])
+def test_damage_of_the_events_of_a_version_raises_the_alarm_when_the_document_is_read(
+    web: Web, record: Session, store: Store, scans: Caller, document: str
+) -> None:
+    job = deposited(record, store, {"a.txt": "alpha"})
+    ark = store.repository.recorded(job).ark
+    store.change(ark, f"v1/content/system/{premis.NAME}", flip)
+
+    assert scans.get(document.format(ark=ark, jid=job.jid)).status_code == 200
+
+    worker = make_context(web.context.settings)
+    worker.app.tasks["beat.proofs"]()
+    worker.drop_session()
+    (alarm,) = events(web, ark, FIXITY_CHECK)
+    assert ([file.path for file in alarm.files], alarm.outcome) == ([f"system/{premis.NAME}"], FAIL)
 
 
 def test_a_client_that_reads_slowly_holds_no_thread_and_no_connection(

@@ -11,6 +11,7 @@ import subprocess
 import termios
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
@@ -148,8 +149,12 @@ class Terminal:
             self.text += os.read(self._own, 4096).decode()
 
     def end(self) -> int:
-        self._process.send_signal(signal.SIGINT)
-        code = self._process.wait(30)
+        """Press Ctrl-C until it ends: Python drops an interrupt that arrives while an object is finalized."""
+        code = None
+        while code is None:
+            self._process.send_signal(signal.SIGINT)
+            with suppress(subprocess.TimeoutExpired):
+                code = self._process.wait(10)
         os.close(self._own)
         return code
 

@@ -40,8 +40,8 @@ class Page:
     """The reason phrase; None: that of the status."""
     retry_after: str | None = None
     redirect: str | None = None
-    delay: float = 0
-    """Seconds before the answer."""
+    delay: float | threading.Event = 0
+    """Seconds before the answer, or the event that it waits for."""
     head: bool = True
     """False: HEAD is answered with 405."""
     framing: str = "length"
@@ -204,8 +204,11 @@ class _Handler(Handler):
         with self.site.arrived:
             self.site.arrived.notify_all()
         page = self.site.page(path)
-        if page is not None and page.delay:
-            time.sleep(page.delay)
+        delay = page.delay if page is not None else 0
+        if isinstance(delay, threading.Event):
+            delay.wait(PATIENCE)
+        else:
+            time.sleep(delay)
         self._serve(path, page, body=body)
 
     def _serve(self, path: str, page: Page | None, *, body: bool) -> None:

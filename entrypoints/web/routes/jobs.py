@@ -9,13 +9,14 @@ from fastapi import APIRouter, Request, Response
 from starlette.responses import StreamingResponse
 
 from entrypoints.web.authentication import Caller
-from entrypoints.web.context import site_of
+from entrypoints.web.context import context_of, site_of
 from entrypoints.web.limits import LONG, slow
 from entrypoints.web.parameters import LIMIT, Cursor, Jid, Limit, decode_number, linked, respond
 from operations.explanation import Explanation
 from operations.jobs import job_view
 from operations.jobs.job_view import JobFiles, JobView, Timeline
-from operations.objects.objects import premis_of_job
+from operations.objects.objects import object_of_job
+from operations.objects.retrieval import premis_of
 from operations.why.why import why
 from pipeline.attempt import Attempt, Progress
 from pipeline.fixity import READ_CHUNK
@@ -71,7 +72,9 @@ def files(
 @slow("slow_work", LONG)
 def premis(request: Request, caller: Caller, jid: Jid, attempt: Attempt) -> Xml:
     """The document that `arkline object ARK --premis FILE` writes; its parts are read from storage."""
-    return premis_answer(premis_of_job(site_of(request), caller, jid), attempt, jid)
+    site = site_of(request)
+    known = object_of_job(site, caller, jid)
+    return premis_answer(premis_of(site, context_of(request).events, caller, known), attempt, jid)
 
 
 def premis_answer(document: Iterator[bytes], attempt: Attempt, name: str) -> Xml:

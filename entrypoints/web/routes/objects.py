@@ -15,12 +15,11 @@ from entrypoints.web.routes.jobs import Xml, premis_answer
 from operations.objects import fixity, objects, recheck
 from operations.objects.fixity import CustodyProof
 from operations.objects.recheck import Recheck
-from operations.objects.retrieval import verified_view
+from operations.objects.retrieval import premis_of, verified_view
 from operations.objects.search import QUERY_LIMIT, ObjectList, find_objects
 from pipeline.attempt import Attempt
 from pipeline.checks import CHECK_NAME, CODE_LIMIT, CheckVerdict
 from pipeline.inventory.search.by_findings import FindingSearch
-from pipeline.preservation import premis_record
 from pipeline.preservation.custody import Reading, size_of
 from pipeline.principal import Principal
 from pipeline.records import Record
@@ -187,10 +186,8 @@ def premis(request: Request, caller: Caller, ark: Ark, attempt: Attempt) -> Xml:
     """The document that `arkline object ARK --premis FILE` writes; its parts are read from storage."""
     site = site_of(request)
     known = objects.visible_object(site, caller, ark)
-    events = objects.timeline(site.inventory(), objects.as_seen_by(caller, known))
-    return premis_answer(
-        premis_record.pieces(known, events, site.storage()), attempt, objects.plain_name(known.ark)
-    )
+    document = premis_of(site, context_of(request).events, caller, known)
+    return premis_answer(document, attempt, objects.plain_name(known.ark))
 
 
 @router.get("/{ark:path}", summary="One object: versions, files, custody, events")

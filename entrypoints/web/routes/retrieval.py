@@ -119,7 +119,7 @@ def download_bag(request: Request, caller: Caller, attempt: Attempt, ark: Ark, v
     site = context_of(request).site
     of = retrieval.chosen_version(site, caller, ark, version)
     event = dissemination(of.known.ark, of.version.number, of.by, "a copy of all files as a BagIt bag")
-    bag = retrieval.bag_of(site, caller, of, event, attempt.check)
+    bag = retrieval.bag_of(site, context_of(request).events, caller, of, event, attempt.check)
     folder = bag_name(of.known, of.version.number)
     pieces = tar(folder, bag.parts(site.storage()), event.at)
     headers = _archive(of, f"{folder}.tar", "application/x-tar", tar_size(folder, bag.sizes()))
