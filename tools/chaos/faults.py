@@ -3,6 +3,7 @@
 import signal
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -226,3 +227,12 @@ def _kill_beat(context: FaultContext, fault: Fault, late: bool) -> Effect:
         leader = context.cluster.beats[fault.target % 2]
     leader.kill()
     return Effect(leader.name)
+
+
+def job_folders(working: Path) -> list[Path]:
+    """The folders of jobs in working storage, where the folder of a batch may go while they are listed."""
+    folders: list[Path] = []
+    for batch in working.glob("bid*"):
+        with suppress(FileNotFoundError):
+            folders += batch.glob("jid*")
+    return folders

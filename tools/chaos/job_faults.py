@@ -13,7 +13,7 @@ from pipeline.records import Job
 from pipeline.states import JobState
 from pipeline.working_storage.workspace import folder_of
 from tools.chaos.actors import Actor, send
-from tools.chaos.faults import Effect, FaultContext, NotNow, Table, busy_child, kind_of
+from tools.chaos.faults import Effect, FaultContext, NotNow, Table, busy_child, job_folders, kind_of
 from tools.chaos.operator_verbs import cancel_and_resume, path_of
 from tools.chaos.schedule import Fault, Kind
 from zkstate import paths
@@ -126,7 +126,7 @@ def _stored_now(context: FaultContext, session: Session) -> _Target | None:
 
 def _noted(working: Path) -> Iterator[str]:
     """Jobs that have noted their version in working storage."""
-    return (file.parent.name for file in working.glob("bid*/jid*/stored.json"))
+    return (folder.name for folder in job_folders(working) if (folder / "stored.json").exists())
 
 
 def _pid_at_work(session: Session, jid: str) -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from sqlalchemy import make_url
 
-from tools.chaos.faults import Effect, FaultContext, NotNow, Table, kind_of
+from tools.chaos.faults import Effect, FaultContext, NotNow, Table, job_folders, kind_of
 from tools.chaos.schedule import Fault, Kind
 
 BEGIN: Table = {}
@@ -40,7 +40,7 @@ def _lose_content(context: FaultContext, fault: Fault, late: bool) -> Effect:
     """Remove the content of every job, as if the disk had been replaced; later writes stay."""
     if "working" in context.claimed:
         raise NotNow
-    folders = list(context.cluster.settings.working.glob("bid*/jid*"))
+    folders = job_folders(context.cluster.settings.working)
     if not folders and not late:
         raise NotNow
     for folder in folders:
