@@ -95,6 +95,7 @@ def test_deposits_show_up_in_the_report_and_on_the_page(olga: Caller, arks: tupl
         assert words in text, words
     assert "An operator approves each deposit before it is stored." in text
     assert "An object may have 100 files." in text
+    assert "kept current" in text
     assert "style=" not in text
 
 

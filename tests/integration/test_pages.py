@@ -651,7 +651,9 @@ def test_what_stopped_jobs_is_overruled_on_their_pages_for_one_or_for_all_of_a_c
     assert jobs.load(session, first.jid).status.status is JobState.FAILED  # it needs a reason
     operator.send("/act", OWN_FORM, **form, reason="a sample")
     assert jobs.load(session, first.jid).history[-1].overruled == digests[0]
-    assert "clamav:Eicar" in operator.open(f"/failures/{group.id}")
+    failure = operator.open(f"/failures/{group.id}")
+    assert "clamav:Eicar" in failure
+    assert "kept current" in failure
     preview = operator.open(f"/bulk?cause={group.id}&verb=resume&finding=clamav:Eicar")
     assert f"arkline resume --cause {group.id} --overrule clamav:Eicar --reason WHY" in preview
     token = re.search(r'name="token" value="([^"]+)"', preview)

@@ -38,4 +38,5 @@ def collection(request: Request, caller: PageCaller, name: Collection) -> HTMLRe
         report=report,
         months=report.months[-collection_figures.MONTHS :],
         words=collection_figures,
+        freshness=web.board.freshness(),
     )
