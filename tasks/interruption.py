@@ -10,6 +10,7 @@ import os
 import signal
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -54,14 +55,14 @@ class _Watched:
 
 
 class Interruption:
-    """Watches the attempt that the main thread works on, with one thread per process.
+    """Watches the attempt that the main thread works on, with one thread, which ends with this object.
 
     A thread per attempt would cost a job of one small file 7 threads.
     """
 
     def __init__(self, _settings: Settings) -> None:
         self._watched: _Watched | None = None
-        threading.Thread(target=self._watch, name="attempt", daemon=True).start()
+        threading.Thread(target=_watch, args=(weakref.ref(self),), name="attempt", daemon=True).start()
 
     @contextmanager
     def when_over(self, attempt: Attempt, release: Release) -> Iterator[None]:
@@ -78,18 +79,24 @@ class Interruption:
         finally:
             self._watched = None
 
-    def _watch(self) -> None:
-        while True:
-            time.sleep(CHECK_INTERVAL)
-            watched = self._watched
-            if watched is not None:
-                try:
-                    over = watched.overdue()
-                except Exception:  # noqa: BLE001 - whatever is wrong is said by the command itself
-                    log().exception("an attempt could not be checked")
-                else:
-                    if over is not None and self._watched is watched:
-                        _end(over, watched.release)
+    def end_if_overdue(self) -> None:
+        watched = self._watched
+        if watched is not None:
+            try:
+                over = watched.overdue()
+            except Exception:  # noqa: BLE001 - whatever is wrong is said by the command itself
+                log().exception("an attempt could not be checked")
+            else:
+                if over is not None and self._watched is watched:
+                    _end(over, watched.release)
+
+
+def _watch(reference: weakref.ref[Interruption]) -> None:
+    time.sleep(CHECK_INTERVAL)
+    while (interruption := reference()) is not None:
+        interruption.end_if_overdue()
+        del interruption
+        time.sleep(CHECK_INTERVAL)
 
 
 def _end(over: AttemptOver, release: Release) -> None:

@@ -95,8 +95,11 @@ def room_for_connections() -> Iterator[None]:
 def web(settings: Settings, session: Session, room_for_connections: None) -> Iterator[WebProcess]:
     with cli.start(settings, "web", "--port", "0", "--json", ARKLINE_LOG_LEVEL="ERROR") as process:
         assert process.stdout is not None
+        assert process.stderr is not None
         answer = "".join(process.stdout.readline() for _ in range(3))  # the document has three lines
         yield WebProcess(json.loads(answer)["url"], process.pid)
+        process.kill()
+        print(process.stderr.read()[-5000:])  # noqa: T201 - pytest shows it with a failure
 
 
 def test_streams_beyond_the_limit_are_refused_before_they_hurt(web: WebProcess, settings: Settings) -> None:

@@ -126,3 +126,14 @@ def test_the_next_attempt_is_watched_after_one_that_could_not_be_checked(silent:
             silent.recv(1)
 
     assert exit_code_of(work) == EXIT_OVERDUE
+
+
+def test_the_thread_of_a_worker_context_that_is_gone_ends() -> None:
+    before = set(threading.enumerate())
+    interruption = Interruption(Settings())
+    (thread,) = set(threading.enumerate()) - before
+
+    del interruption
+    thread.join(10)
+
+    assert not thread.is_alive()

@@ -105,7 +105,10 @@ class Engine:
 
 @contextmanager
 def engine() -> Iterator[Engine]:
-    """The engine, without containers of an earlier run; CannotRun if this machine has none."""
+    """The engine, without containers before and after the block; CannotRun if this machine has none.
+
+    A container that stayed would be started again and again, with its part of the machine.
+    """
     install()
     FOLDER.mkdir(parents=True, exist_ok=True)
     for name, text in (("containers.conf", CONFIGURATION), ("storage.conf", STORE)):
@@ -122,7 +125,10 @@ def engine() -> Iterator[Engine]:
         if problem := _problem(private):
             raise CannotRun(f"podman runs no container on this machine: {problem}")
         clear(private)
-        yield private
+        try:
+            yield private
+        finally:
+            clear(private)
 
 
 def take_shares() -> None:

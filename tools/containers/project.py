@@ -16,6 +16,8 @@ import yaml
 from tools.command_line import say
 from tools.containers.engine import Engine, EngineFailed, until
 
+DOWN_TRIES = 3
+
 HEALTHY_TIMEOUT = 600
 """Seconds for all containers of one step to become healthy; 150 at a load average of 30 on two cores."""
 
@@ -152,8 +154,15 @@ class Project:
         return self.engine.run("sh", "-c", command, "sh", *options, container, check=False).strip()
 
     def down(self, *, volumes: bool) -> None:
-        """Remove containers and networks: after the file's grace periods, or at once and with `volumes`."""
-        self.compose("down", *(("--volumes", "--timeout", "0") if volumes else ()))
+        """Remove containers and networks: after the file's grace periods, or at once and with `volumes`.
+
+        Repeated while a container is left: one that podman starts again at that moment is not removed, and
+        podman-compose ends with success.
+        """
+        for _ in range(DOWN_TRIES):
+            self.compose("down", *(("--volumes", "--timeout", "0") if volumes else ()))
+            if not self.engine.names("container", self.name):
+                return
 
 
 def is_well(project: Project, service: str, container: str) -> bool:
