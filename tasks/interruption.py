@@ -92,11 +92,12 @@ class Interruption:
 
 
 def _watch(reference: weakref.ref[Interruption]) -> None:
-    time.sleep(CHECK_INTERVAL)
-    while (interruption := reference()) is not None:
-        interruption.end_if_overdue()
-        del interruption
+    while True:
         time.sleep(CHECK_INTERVAL)
+        if (interruption := reference()) is None:
+            return
+        interruption.end_if_overdue()
+        del interruption  # while this thread sleeps, it keeps nothing alive
 
 
 def _end(over: AttemptOver, release: Release) -> None:

@@ -26,6 +26,7 @@ from pipeline.principal import Principal, Role
 from pipeline.records import now
 from pipeline.settings import Settings
 from pipeline.storage.base import Storage
+from tasks.logs import log
 from zkstate.errors import Missing
 
 
@@ -135,8 +136,11 @@ def versions_to_prove(known: InventoryObject, number: int | None, *, every: bool
     return (number,)
 
 
-def timeline(inventory: SqlInventory, known: InventoryObject) -> tuple[ObjectEvent, ...]:
-    return events_of(known, inventory.events_of(known.ark))
+def timeline(
+    inventory: SqlInventory, known: InventoryObject, *newest: PreservationEvent
+) -> tuple[ObjectEvent, ...]:
+    """All events after processing; `newest`: those that the inventory does not have yet."""
+    return events_of(known, (*inventory.events_of(known.ark), *newest))
 
 
 def object_view(
@@ -225,14 +229,18 @@ def export(
     known, folder = request.known, request.folder
     event = dissemination(known.ark, request.number, request.by)
 
+    def not_asked(number: int) -> str:
+        return _problem_of(lambda: proofs.ask_after_damage(settings, inventory, known, number))
+
+    def have_checked(version: InventoryVersion, damage: DamagedObject) -> None:
+        log().error(
+            "damage in storage", ark=known.ark, first=damage.message, not_asked=not_asked(version.number)
+        )
+
     def premis() -> Iterator[bytes]:
         nonlocal event
         event = replace(event, at=now())
-        entered = (*inventory.events_of(known.ark), event)
-        return premis_record.pieces(known, events_of(known, entered), storage, have_checked)
-
-    def have_checked(version: InventoryVersion, _: DamagedObject) -> None:
-        proofs.ask_after_damage(settings, inventory, known, version.number)
+        return premis_record.pieces(known, timeline(inventory, known, event), storage, have_checked)
 
     try:
         bag = export_bag(
@@ -240,17 +248,12 @@ def export(
         )
     except DamagedObject as damage:
         refused = replace(event, at=now(), outcome=FAIL, damaged=1, note=damage.message)
-        entries = (
-            ("the inventory has no event of this", lambda: inventory.enter_export(refused)),
-            (
-                "no worker is asked to check the object",
-                lambda: proofs.ask_after_damage(settings, inventory, known, request.number),
-            ),
-        )
-        problems = [f"{missing}: {why}" for missing, enter in entries if (why := _problem_of(enter))]
-        if problems:
-            raise damaged("; ".join((damage.message, *problems))) from damage
-        raise
+        message = damage.message
+        if problem := _problem_of(lambda: inventory.enter_export(refused)):
+            message += f"; the inventory has no event of this: {problem}"
+        if problem := not_asked(request.number):
+            message += f"; no worker is asked to check the object: {problem}"
+        raise damaged(message) from damage
     return Export(**vars(bag), not_entered=_problem_of(lambda: inventory.enter_export(event)))
 
 

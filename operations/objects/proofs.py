@@ -12,20 +12,23 @@ from pipeline.settings import Settings
 from tasks.scheduled.fixity import WORK, request_run
 
 OWN_PROOFS = "arkline"
-"""Who asks for a proof when a reader met damage: no limit refuses it."""
+"""The requester of a proof after a reader found damage; no limit refuses this request."""
 
 
 def ask_after_damage(
     settings: Settings, inventory: SqlInventory, known: InventoryObject, number: int
 ) -> None:
-    """Have a worker check an object of which a reader met damage: that enters it and sends the notice."""
+    """Have a worker check an object in which a reader found damage; the check enters and reports it."""
     ask(settings, inventory, known, number, OWN_PROOFS)
 
 
 def ask(
     settings: Settings, inventory: SqlInventory, known: InventoryObject, number: int, asked_by: str
 ) -> AskedProof:
-    """The version's unfinished proof, or a new one, which a worker makes; `too-many-proofs`."""
+    """Request a proof, which a worker makes; an unfinished one of this version is returned instead.
+
+    `too-many-proofs` if the requester is at a limit.
+    """
     every = {version.number for version in known.versions}  # like every fixity check
     facts = {"id": secrets.token_hex(8), "asked": now(), "bytes_total": size_of(known, every), "message": ""}
     limited = asked_by != OWN_PROOFS

@@ -19,6 +19,7 @@ from operations.objects.objects import (
     as_seen_by,
     dissemination,
     object_view,
+    timeline,
     visible_object,
 )
 from operations.site import Site
@@ -33,7 +34,6 @@ from pipeline.outcome import DamagedObject
 from pipeline.preservation import premis_record
 from pipeline.preservation.custody import WHOLE, Reading
 from pipeline.preservation.export import Bag
-from pipeline.preservation.premis_record import events_of
 from pipeline.preservation.reading_out import lost, part_of, verified
 from pipeline.principal import Principal, Role
 from pipeline.records import now
@@ -107,7 +107,7 @@ def bag_of(
     """The bag of the version, with the events of the object and this one; `check` may end the reading."""
 
     def document() -> Iterator[bytes]:
-        for piece in premis_of(site, writer, principal, of.known, (event,)):
+        for piece in premis_of(site, writer, principal, of.known, event):
             check()
             yield piece
 
@@ -119,18 +119,18 @@ def premis_of(
     writer: EventWriter,
     principal: Principal,
     known: InventoryObject,
-    newest: tuple[PreservationEvent, ...] = (),
+    *newest: PreservationEvent,
 ) -> Iterator[bytes]:
-    """The object's PREMIS document in pieces, with the `newest` events; errors as `premis_record.pieces`.
+    """The object's PREMIS document in pieces, with the events of `timeline`.
 
-    A worker checks the object if a version's own PREMIS is damaged or missing.
+    Errors as `premis_record.pieces`. If a version's own PREMIS is damaged or missing, a worker checks the
+    object.
     """
-    entered = (*site.inventory().events_of(known.ark), *newest)
 
     def have_checked(version: InventoryVersion, damage: DamagedObject) -> None:
         _have_checked(site, writer, known, version.number, damage.message)
 
-    events = events_of(as_seen_by(principal, known), entered)
+    events = timeline(site.inventory(), as_seen_by(principal, known), *newest)
     return premis_record.pieces(known, events, site.storage(), have_checked)
 
 

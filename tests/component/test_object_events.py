@@ -218,6 +218,20 @@ def test_an_export_that_meets_damaged_events_of_an_earlier_version_has_the_objec
     assert [(proof.ark, proof.version) for proof in asked] == [(ark, 1)]
 
 
+def test_an_inventory_that_takes_no_request_for_a_check_does_not_prevent_such_an_export(
+    store: Store, tmp_path: Path
+) -> None:
+    ark = stored(store)
+    updated(store, ark)
+    store.change(ark, "v1/content/system/mrt-premis.xml", flip)
+    refuse = "CREATE TRIGGER refuse BEFORE INSERT ON inv_proofs BEGIN INSERT INTO absent VALUES (1); END"
+    store.repository.inventory.database.write(lambda connection: connection.exec_driver_sql(refuse))
+
+    arkline("export", ark, "--output", str(tmp_path / "bag"))
+
+    assert (tmp_path / "bag" / "metadata" / "premis.xml").exists()
+
+
 def test_a_refused_export_is_an_event_with_the_damage(store: Store, tmp_path: Path) -> None:
     ark = stored(store)
     store.change(ark, "v1/content/producer/b.txt", flip)

@@ -11,7 +11,6 @@ import subprocess
 import termios
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 
 import pytest
 
@@ -135,7 +134,7 @@ class Terminal:
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
         self._process = subprocess.Popen(
             [*cli.COMMAND, *arguments],
-            env=cli.variables(settings, TERM="xterm", NO_COLOR="1", **more),
+            env=cli.variables(settings, TERM="xterm", NO_COLOR="1", PYTHONFAULTHANDLER="1", **more),
             stdin=theirs,
             stdout=theirs,
             stderr=theirs,
@@ -149,14 +148,16 @@ class Terminal:
             self.text += os.read(self._own, 4096).decode()
 
     def end(self) -> int:
-        """Press Ctrl-C until it ends: Python drops an interrupt that arrives while an object is finalized."""
-        code = None
-        while code is None:
-            self._process.send_signal(signal.SIGINT)
-            with suppress(subprocess.TimeoutExpired):
-                code = self._process.wait(10)
-        os.close(self._own)
-        return code
+        """Press Ctrl-C; a command that continues is ended, and the failure has the lines at which it was."""
+        self._process.send_signal(signal.SIGINT)
+        try:
+            return self._process.wait(30)
+        except subprocess.TimeoutExpired:
+            self._process.send_signal(signal.SIGABRT)
+            self._process.wait(30)
+            pytest.fail(f"Ctrl-C did not end it: {os.read(self._own, 1 << 16).decode(errors='replace')}")
+        finally:
+            os.close(self._own)
 
 
 def test_a_narrow_terminal_is_redrawn_in_place_and_says_how_old_its_list_is(

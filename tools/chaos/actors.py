@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from entrypoints.stack.child import Command, Process
-from tests.support.processes import READY_SECONDS, await_ready
+from tests.support.processes import await_ready
 
 PAUSE = 0.5
 """Seconds between a death and the restart."""
@@ -63,8 +63,7 @@ class Actor:
         return self.running and self.process.command.is_ready()
 
     def await_ready(self) -> None:
-        command = self.process.command
-        await_ready(self.process, command.is_ready, max(command.ready_seconds, READY_SECONDS))
+        await_ready(self.process, self.process.command.is_ready)
 
     def kill(self, pause: float = PAUSE) -> None:
         """SIGKILL the whole group; it is restarted after `pause` seconds."""

@@ -16,10 +16,11 @@ import yaml
 from tools.command_line import say
 from tools.containers.engine import Engine, EngineFailed, until
 
-DOWN_TRIES = 3
-
 HEALTHY_TIMEOUT = 600
 """Seconds for all containers of one step to become healthy; 150 at a load average of 30 on two cores."""
+
+DOWN_TRIES = 3
+"""Calls of `podman-compose down` after which a container that is left is reported."""
 
 
 class Unhealthy(EngineFailed):
