@@ -173,9 +173,11 @@ class Checker:
                         self._running(opening, attempt).check(rest, attempt, progress)
                 except _Died as death:
                     version = progress.version if version is None else version
-                    if version is None:
+                    if version is not None:
+                        rest, last = progress.after_death(death), str(death)
+                    elif progress.supposed is None:
                         raise no_start(opening.name, str(death)) from death
-                    rest, last = progress.after_death(death), str(death)
+                    # else by its version or by a file: the next process says its version first
                 else:
                     rest = ()
                 if not rest:
@@ -226,22 +228,24 @@ class _Progress:
         self._current = -1
         self._found = 0
         self.version: str | None = None
+        self.supposed: str | None = None
+        """As the process said it in an earlier request; it says another one before it takes a file."""
 
-    def take(self, number: int) -> CheckedFile:
+    def take(self, number: int) -> None:
         """The process has taken this file, so it is done with the one before."""
-        if self.version is None:
-            raise _nonsense()
+        self._make_sure_of_version()
         self._complete()
         if number != self._current + 1 or number >= len(self._files):
             raise _Died(Obstacle.INVALID_ANSWER, f"the check took file {number} after file {self._current}")
         self._current, self._found = number, 0
-        return self._files[number]
 
-    def learn(self, version: str) -> None:
+    def learn(self, version: str) -> str:
+        """The version as it is kept."""
         if self._current >= 0:
             raise _Died(Obstacle.INVALID_ANSWER, "the check changed its version after it took a file")
         self.version = one_line(str(version))[:MESSAGE_LIMIT]
         self._on_version(self.version)
+        return self.version
 
     def find(self, verdict: str, code: str, message: str) -> None:
         if self._current < 0:
@@ -282,12 +286,17 @@ class _Progress:
 
     def end(self) -> None:
         """The check is done; files that it did not take have no answer."""
-        if self.version is None:
-            raise _nonsense()
+        self._make_sure_of_version()
         self._complete()
         while self._current + 1 < len(self._files):
             self._current, self._found = self._current + 1, 0
             self._complete()
+
+    def _make_sure_of_version(self) -> None:
+        if self.version is None:
+            if self.supposed is None:
+                raise _nonsense()
+            self.learn(self.supposed)
 
     def _complete(self) -> None:
         if self._current >= 0 and not self._found:
@@ -299,6 +308,8 @@ class _Process(Process):
         super().__init__(_SERVER, dict(opening.kind.access.environment))
         self._opening = opening
         self._reads = reads
+        self._version: str | None = None
+        """As the process last said it."""
 
     def open(self, attempt: Attempt) -> None:
         """ServiceDown if the check does not start, on this host or because its service is away."""
@@ -323,7 +334,14 @@ class _Process(Process):
     def check(self, files: Sequence[CheckedFile], attempt: Attempt, progress: _Progress) -> None:
         """Learn the version, and check the files, if any. _Died if the process has to be replaced."""
         access = self._opening.kind.access
-        deadline = time.monotonic() + access.start_seconds
+
+        def limit_at(number: int) -> float:
+            """Until the next answer, from which file the process has at hand."""
+            size = files[number].size if files else 0
+            return time.monotonic() + access.seconds + size / BYTES_PER_SECOND
+
+        progress.supposed = self._version
+        deadline = limit_at(0) if self._version is not None else time.monotonic() + access.start_seconds
 
         def watch(_silent: float) -> None:
             if time.monotonic() > deadline:
@@ -333,14 +351,13 @@ class _Process(Process):
         for answer in self._answers({}, body, attempt, watch):
             match answer:
                 case [server.VERSION, version]:
-                    progress.learn(version)
+                    self._version = progress.learn(version)
+                    deadline = limit_at(0)
                 case [server.FILE, int(number)]:
-                    file = progress.take(number)
-                    deadline = time.monotonic() + access.seconds + file.size / BYTES_PER_SECOND
+                    progress.take(number)
+                    deadline = limit_at(number)
                 case [server.FINDING, str(verdict), str(code), str(message)]:
                     progress.find(verdict, code, message)
-                case [server.OBSTACLE, str(code), str(message)]:
-                    progress.find(CheckVerdict.UNCHECKED, code, message)
                 case [server.DIED]:
                     progress.service_died()
                 case [server.DONE]:

@@ -1,8 +1,8 @@
 """The process of one check: it gives up its rights, opens the check, and answers one request after another.
 
 A request is two lengths, JSON, and a body: the files; without files it asks for the version. The answer is a
-line of JSON for the version, for each file that the check takes, for each finding, and for the end. The
-process ends when its worker has ended.
+line of JSON for the version unless an earlier answer had the same, for each file that the check takes, for
+each finding, and for the end. The process ends when its worker has ended.
 """
 
 import importlib
@@ -32,13 +32,12 @@ from pipeline.checks import (
 from pipeline.decoding import limits
 from pipeline.decoding.wire import ALIVE_INTERVAL, HEADER, INPUT, line, read
 
-READY, OPEN, VERSION, FILE, FINDING, OBSTACLE, ALIVE, DIED, AWAY, FAULT, DONE = (
+READY, OPEN, VERSION, FILE, FINDING, ALIVE, DIED, AWAY, FAULT, DONE = (
     "ready",
     "open",
     "version",
     "file",
     "finding",
-    "obstacle",
     "alive",
     "died",
     "away",
@@ -62,12 +61,13 @@ def main() -> None:
     try:
         check = _opened(opening)
         output.line(READY)
+        version = None
         while True:
             _, body = _request()
             files = [
                 CheckedFile(path, Path(source), size, sha) for path, source, size, sha in json.loads(body)
             ]
-            _Run(check, files, output).all_files()
+            version = _Run(check, files, output, version).all_files()
             output.line(DONE)
     except ServiceAway as away:
         if isinstance(away, ServiceDied):
@@ -131,14 +131,14 @@ def _end_with_worker() -> None:
 class _Run:
     """One request: it drives the check over the files, and passes on what it yields."""
 
-    def __init__(self, check: Check, files: list[CheckedFile], output: _Output) -> None:
+    def __init__(self, check: Check, files: list[CheckedFile], output: _Output, version: str | None) -> None:
+        """`version`: of the check, as the worker knows it."""
         self._check = check
         self._files = files
         self._output = output
         self._taken = 0
         """Files that the check has taken."""
-        self._version: str | None = None
-        """As the worker knows it."""
+        self._version = version
         self._spoken = time.monotonic()
 
     def alive(self) -> None:
@@ -146,9 +146,11 @@ class _Run:
             self._output.line(ALIVE)
             self._spoken = time.monotonic()
 
-    def all_files(self) -> None:
-        """A check that raises an error continues with the file after the one at hand, or, if it failed before
-        it took a file, after the one that comes next.
+    def all_files(self) -> str | None:
+        """The version of the check, as the worker knows it in the end.
+
+        A check that raises an error continues with the file after the one at hand, or, if it failed before it
+        took a file, after the one that comes next.
         """
         self._say_version()
         while self._taken < len(self._files):
@@ -163,7 +165,8 @@ class _Run:
             except BaseException as error:  # noqa: BLE001 - of the guest; a library may end with SystemExit
                 self._fail(before, Obstacle.CRASHED, f"{type(error).__name__}: {error}")
             if self._taken == before:
-                return  # it takes no more files: they have no finding
+                break  # it takes no more files: they have no finding
+        return self._version
 
     def _next_files(self) -> Iterator[CheckedFile]:
         while self._taken < len(self._files):
@@ -173,13 +176,15 @@ class _Run:
             yield self._files[self._taken - 1]
 
     def _take(self) -> None:
-        self._output.line(FILE, self._taken)
+        # the worker supposes the first file to be at hand
+        write = self._output.line if self._taken else self._output.later
+        write(FILE, self._taken)
         self._taken += 1
 
     def _fail(self, before: int, obstacle: Obstacle, message: str) -> None:
         if self._taken == before:
             self._take()
-        self._output.line(OBSTACLE, obstacle, message)
+        self._output.line(FINDING, CheckVerdict.UNCHECKED, obstacle, message)
 
     def _say_version(self) -> None:
         if (version := self._check.version) != self._version:
@@ -193,4 +198,5 @@ class _Run:
             write = self._output.later if finding.verdict is CheckVerdict.FINE else self._output.line
             write(FINDING, finding.verdict, finding.code, finding.message)
         else:
-            self._output.line(OBSTACLE, Obstacle.INVALID_ANSWER, f"the check answered {finding!r:.200}")
+            message = f"the check answered {finding!r:.200}"
+            self._output.line(FINDING, CheckVerdict.UNCHECKED, Obstacle.INVALID_ANSWER, message)

@@ -86,6 +86,49 @@ def test_one_process_serves_many_requests(checker: Checker, tmp_path: Path) -> N
     assert checks_of_this_process() == first
 
 
+def test_a_version_that_did_not_change_is_said_before_the_findings_of_a_later_run(
+    checker: Checker, tmp_path: Path
+) -> None:
+    said: list[str] = []
+    checked(checker, tmp_path, {"a.txt": "good"})
+
+    checker.run(
+        WORD,
+        deposited(tmp_path, {"b.txt": "good"}),
+        UNATTENDED,
+        lambda _, finding: said.append(finding.path),
+        on_version=said.append,
+    )
+
+    assert said == ["1.0", "b.txt"]
+
+
+def test_a_process_that_dies_before_it_takes_a_file_of_a_later_run_costs_no_file(
+    checker: Checker, tmp_path: Path
+) -> None:
+    dies = Opening("dies", guests.DiesOfItsVersion)
+    checked(checker, tmp_path, {"before": "good"}, dies)
+
+    found = checked(checker, tmp_path, {"a": "good", "b": "a virus"}, dies)
+
+    assert verdicts(found) == {"a": ("fine", ""), "b": ("found", "Test.Word")}
+
+
+@pytest.mark.parametrize(
+    ("deed", "code"), [("hang", "timed-out"), ("stall", "timed-out"), ("crash", "crashed")]
+)
+def test_a_check_that_fails_at_the_first_file_of_a_later_run_checks_the_others(
+    checker: Checker, tmp_path: Path, deed: str, code: str
+) -> None:
+    checked(checker, tmp_path, {"before": "good"})
+    began = time.monotonic()
+
+    found = checked(checker, tmp_path, {"a": f"{deed}: now", "b": "a virus", "c": "good"})
+
+    assert verdicts(found) == {"a": ("unchecked", code), "b": ("found", "Test.Word"), "c": ("fine", "")}
+    assert time.monotonic() - began < guests.WordCheck.access.start_seconds
+
+
 @pytest.mark.parametrize(
     ("deed", "code"),
     [

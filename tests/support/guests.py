@@ -204,6 +204,22 @@ class Learns(WordCheck):
         yield from super().run(files, context)
 
 
+class DiesOfItsVersion(WordCheck):
+    """A check whose process ends when it is asked for its version in a second run."""
+
+    _is_done = False
+
+    @property
+    def version(self) -> str:
+        if self._is_done:
+            os.kill(os.getpid(), signal.SIGSEGV)
+        return "1.0"
+
+    def run(self, files: Iterable[CheckedFile], context: CheckContext) -> Iterator[Any]:
+        yield from super().run(files, context)
+        self._is_done = True
+
+
 class Renewed(WordCheck):
     """A check whose new versions say more about the same files."""
 
