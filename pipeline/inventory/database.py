@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 from sqlalchemy import URL, Connection, Engine, Executable, RowMapping, Select, make_url, select
 from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, IntegrityError
+from sqlalchemy.exc import TimeoutError as NoFreeConnection
 
 from pipeline import causes
 from pipeline.deployment import Deployment, Expected, absent, check_marker, outdated
@@ -241,6 +242,9 @@ class Database:
                 late = time.monotonic() - started > RETRY_SECONDS
                 if not (is_transient(error) or index_lost) or not tries_left or late:
                     raise self._failure(error) from error
+            except NoFreeConnection as error:
+                message = f"the inventory {self.name} does not keep up: all connections are in use"
+                raise transient(message) from error
             except OSError as error:  # SQLite's folder
                 raise transient(f"the inventory {self.name} cannot be used: {error}") from error
             time.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311 - spreads contenders, no secret

@@ -6,7 +6,7 @@ and noted in the record; afterwards only a person who knows that the content is 
 """
 
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from pipeline.attempt import WorkingStorageRecord
@@ -78,4 +78,10 @@ def note_mark(settings: Settings, record: WorkingStorageRecord) -> None:
 
 
 def _may_be_first(folder: Path, reserved: Collection[str]) -> bool:
-    return not reserved or any(path.name in reserved for path in folder.glob("bid*/jid*"))
+    return not reserved or any(job in reserved for batch in folder.glob("bid*") for job in _names(batch))
+
+
+def _names(batch: Path) -> list[str]:
+    with suppress(FileNotFoundError):  # another process may remove it
+        return [path.name for path in batch.glob("jid*")]
+    return []

@@ -517,3 +517,16 @@ def test_an_unreachable_database_is_named_without_its_password() -> None:
         SqlInventory(database).record(recording())
     assert failure.value.service is Service.INVENTORY
     assert "secret" not in str(failure.value)
+
+
+def test_an_inventory_whose_connections_are_all_in_use_is_an_outage(
+    inventory: SqlInventory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits = {"pool_size": 1, "max_overflow": 0, "pool_timeout": 0.1}
+    monkeypatch.setattr("pipeline.inventory.engine._POOL", limits)
+    database = inventory.database
+
+    with pytest.raises(ServiceDown, match="all connections are in use") as down:
+        database.read(lambda _: database.read(lambda connection: connection.scalar(text("SELECT 1"))))
+
+    assert down.value.service is Service.INVENTORY

@@ -1,5 +1,6 @@
 """What a step sees when working storage goes away, or loses files, while the step is at work."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -65,3 +66,31 @@ def test_working_storage_that_another_process_marks_at_the_same_moment_is_there(
     settings: Settings, noted: bool
 ) -> None:
     mount.require(settings, MarkedMeanwhile(settings.working, noted=noted))
+
+
+class RemovedMeanwhile(dict[str, int]):
+    """Reservations of jobs; asked for a job, another process removes all batches."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__({"jid0000000009": 1})
+        self._folder = folder
+
+    def __contains__(self, jid: object) -> bool:
+        for batch in self._folder.glob("bid*"):
+            shutil.rmtree(batch)
+        return super().__contains__(jid)
+
+
+def test_batches_whose_folders_go_while_they_are_listed_are_no_content_of_working_storage(
+    settings: Settings,
+) -> None:
+    for number in (1, 2):
+        (settings.working / f"bid000000000{number}" / f"jid000000000{number}").mkdir(parents=True)
+    record = MemoryJobRecord()
+    record.reserved = RemovedMeanwhile(settings.working)
+
+    with pytest.raises(ServiceDown) as down:
+        mount.require(settings, record)
+
+    assert down.value.service is Service.WORKING_STORAGE
+    assert "mount it" in str(down.value)
