@@ -54,7 +54,7 @@ def existing_inventory(settings: Settings) -> SqlInventory:
             "ARKLINE_INVENTORY_URL to the value of the workers; the inventory is created when the first job "
             "is processed"
         )
-    return sql.open_inventory(settings.inventory)
+    return sql.open_inventory(settings.inventory, create=False)
 
 
 def own_inventory(settings: Settings) -> SqlInventory:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from threading import Event
 from typing import Protocol
 
 from fastapi import APIRouter
@@ -110,6 +111,8 @@ class WebContext:
     """Enters the events of retrievals."""
     provider_work: SlowWork = field(default_factory=lambda: SlowWork(of_one=2))
     """Requests to a login provider; one proxy address stands for many people."""
+    inventory_seen: Event = field(default_factory=Event)
+    """Set once the inventory was there: from then on it is absent if it is not."""
 
     @property
     def settings(self) -> Settings:
@@ -136,8 +139,16 @@ class WebContext:
         return self.login.principal(credential)
 
     def tokens(self) -> SqlInventory:
-        """The database of tokens and logins, which work without ZooKeeper."""
-        return open_inventory(self.settings.inventory)
+        """The database of tokens and logins, which work without ZooKeeper; a new site's is created.
+
+        ServiceDown while it is absent: nothing is known of a token then, and an empty one would refuse it.
+        """
+        inventory = open_inventory(self.settings.inventory, create=False)
+        if not self.inventory_seen.is_set():
+            if not inventory.database.exists():
+                return self.site.inventory()
+            self.inventory_seen.set()
+        return inventory
 
     @cached_property
     def login(self) -> Login | None:

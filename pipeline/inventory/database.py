@@ -103,13 +103,16 @@ class Database:
     """Runs transactions; thread-safe, cheap to create.
 
     With `expected`, the database must exist and belong to that deployment: ServiceDown otherwise. Without
-    `expected`, the database is created on first use.
+    `expected`, the database is created on first use, unless `create` is false: it must then exist.
     """
 
-    def __init__(self, url: str, tries: int = TRIES, expected: Expected | None = None) -> None:
+    def __init__(
+        self, url: str, tries: int = TRIES, expected: Expected | None = None, *, create: bool = True
+    ) -> None:
         self._url = _parse(url)
         self._tries = tries
         self._expected = expected
+        self._creates = create and expected is None
         self.name = self._url.render_as_string(hide_password=True)
 
     @fault_of(Service.INVENTORY)
@@ -166,11 +169,11 @@ class Database:
 
     def _open(self, file: FileId | None) -> _Opened:
         sqlite = self._url.get_backend_name() == "sqlite"
-        if self._expected is not None and sqlite and file is None:
+        if not self._creates and sqlite and file is None:
             raise absent(Service.INVENTORY, self.name)
-        engine = new_engine(self._url)
+        engine = new_engine(self._url, create=self._creates)
         try:
-            if self._expected is not None:
+            if not self._creates:
                 self._check_tables(engine)
             bring_up_to_date(engine, self.name)
         except BaseException:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event
 from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
@@ -32,9 +33,10 @@ _POSTGRESQL_OPTIONS: dict[str, Any] = {
 }
 
 
-def new_engine(url: URL) -> Engine:
+def new_engine(url: URL, *, create: bool = True) -> Engine:
+    """`create`: make the file of an SQLite database unless it is there."""
     if url.get_backend_name() == "sqlite":
-        return _sqlite(url)
+        return _sqlite(url, create=create)
     return _postgresql(url)
 
 
@@ -46,9 +48,14 @@ def _as_json(value: Any) -> str:
 _POOL: dict[str, Any] = {"json_serializer": _as_json, "pool_size": 4, "max_overflow": 60}
 
 
-def _sqlite(url: URL) -> Engine:
-    make_synced(Path(url.database or "").parent)
-    engine = create_engine(url, connect_args={"timeout": LOCK_WAIT}, **_POOL)
+def _sqlite(url: URL, *, create: bool) -> Engine:
+    file = Path(url.database or "")
+    if create:
+        make_synced(file.parent)
+        file.touch(0o644)
+    # a connection that made a file where another one has gone would drop the log of the one that has gone
+    existing = url.set(database=f"file:{quote(str(file))}", query={**url.query, "mode": "rw", "uri": "true"})
+    engine = create_engine(existing, connect_args={"timeout": LOCK_WAIT}, **_POOL)
 
     @event.listens_for(engine, "connect")
     def prepare(connection: sqlite3.Connection, record: object) -> None:

@@ -201,10 +201,10 @@ class SqlInventory:
     newest_versions = _reads_if_there((), _newest_versions)
 
 
-def open_inventory(url: str, expected: Expected | None = None) -> SqlInventory:
+def open_inventory(url: str, expected: Expected | None = None, *, create: bool = True) -> SqlInventory:
     """The inventory at an SQLAlchemy URL; a process's first use upgrades the schema.
 
     `expected`: the deployment that an existing inventory must belong to; without it, a missing inventory is
-    created.
+    created, unless `create` is false.
     """
-    return SqlInventory(Database(url, expected=expected))
+    return SqlInventory(Database(url, expected=expected, create=create))

@@ -2,12 +2,13 @@ import re
 from collections.abc import Iterator
 
 import pytest
-import requests
 
 from pipeline.principal import Role
 from pipeline.settings import Settings
+from tasks import stores
 from tests.support import cli
-from tests.support.web import OWN_FORM, Web, serving
+from tests.support.web import OWN_FORM, Caller, Web, new_token, serving
+from zkstate.connection.session import Session
 
 
 @pytest.fixture(scope="module")
@@ -77,13 +78,38 @@ def test_a_token_is_created_used_and_revoked_by_the_command_line(settings: Setti
     with cli.start(settings, "web", "--port", "0", "--json") as process:
         assert process.stdout is not None
         url = "".join(process.stdout.readline() for _ in range(3)).split('"')[3]
-        header = {"Authorization": f"Bearer {created['token']}"}
-        assert requests.get(f"{url}/v1", headers=header, timeout=10).status_code == 200
+        assert Caller(url, created["token"]).get("/v1").status_code == 200
 
     assert cli.run(settings, "token", "revoke", "scans").code == 0
     listed = cli.run(settings, "token", "list")
     assert "revoked" in listed.out
     assert created["token"] not in listed.out
+
+
+def test_a_token_is_not_judged_while_the_inventory_is_away(settings: Settings, session: Session) -> None:
+    stores.compare(session, settings)  # gives the three stores their deployment id
+    before, token = (new_token(settings, name, Role.VIEWER) for name in ("before", "scans"))
+    file, away = settings.data / "inventory.sqlite", settings.data / "away"
+
+    for served_before in (True, False):
+        with serving(settings) as web:
+            caller = Caller(web.url, token)
+            if served_before:
+                assert Caller(web.url, before).get("/v1").status_code == 200
+            file.rename(away)
+            answer = caller.get("/v1")
+            created = file.exists()
+            away.rename(file)
+
+            assert not created
+            assert (answer.status_code, answer.json()["kind"]) == (503, "unreachable")
+            assert str(file) in answer.json()["detail"]
+            assert caller.get("/v1").status_code == 200
+
+
+def test_the_first_token_of_a_new_site_is_refused_and_not_a_fault(settings: Settings) -> None:
+    with serving(settings) as web:
+        assert Caller(web.url, "ark_nonsense").get("/v1").status_code == 401
 
 
 def test_requests_are_counted_by_route_and_a_stranger_adds_no_series(web: Web) -> None:

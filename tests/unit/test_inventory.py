@@ -530,3 +530,33 @@ def test_an_inventory_whose_connections_are_all_in_use_is_an_outage(
         database.read(lambda _: database.read(lambda connection: connection.scalar(text("SELECT 1"))))
 
     assert down.value.service is Service.INVENTORY
+
+
+def test_an_inventory_that_has_to_exist_is_not_created(url: str) -> None:
+    file = Path(make_url(url).database or "")
+
+    with pytest.raises(ServiceDown, match="is not there") as down:
+        open_inventory(url, create=False).ark_of(OWNER, "L-1")
+
+    assert down.value.service is Service.INVENTORY
+    assert not file.exists()
+
+
+def test_a_further_connection_to_an_inventory_that_goes_creates_no_file_and_loses_no_entry(
+    url: str, inventory: SqlInventory
+) -> None:
+    """An empty file beside the log of the old one would make SQLite drop the log, with all that is in it."""
+    file = Path(make_url(url).database or "")
+    inventory.record(recording(ARK))
+
+    def further(connection: Connection) -> None:
+        file.rename(file.with_suffix(".away"))
+        with transaction(connection.engine, writing=True):
+            pass
+
+    with pytest.raises(ServiceDown):
+        inventory.database.read(further)
+
+    assert not file.exists()
+    file.with_suffix(".away").rename(file)
+    assert count(inventory, "inv_objects") == 1
