@@ -17,9 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sqlalchemy import URL, Connection, Engine, Executable, RowMapping, Select, make_url, select
+from sqlalchemy import URL, Connection, Engine, Executable, RowMapping, Select, exc, make_url, select
 from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, IntegrityError
-from sqlalchemy.exc import TimeoutError as NoFreeConnection
 
 from pipeline import causes
 from pipeline.deployment import Deployment, Expected, absent, check_marker, outdated
@@ -245,7 +244,7 @@ class Database:
                 late = time.monotonic() - started > RETRY_SECONDS
                 if not (is_transient(error) or index_lost) or not tries_left or late:
                     raise self._failure(error) from error
-            except NoFreeConnection as error:
+            except exc.TimeoutError as error:
                 message = f"the inventory {self.name} does not keep up: all connections are in use"
                 raise transient(message) from error
             except OSError as error:  # SQLite's folder

@@ -17,6 +17,7 @@ from typing import Protocol
 
 from pydantic import SecretStr
 
+from pipeline import causes
 from pipeline.checks import CheckVerdict
 from pipeline.file_system import write_whole
 from pipeline.inventory.base import PreservationEvent
@@ -203,7 +204,7 @@ def notice(
     Repetitions with the same `key` have the same Message-ID, so that mail programs show one.
     """
     message = EmailMessage()
-    message["From"] = settings.mail_from
+    set_sender(message, settings.mail_from)
     if recipient := to or settings.operator_mail:
         message["To"] = recipient
     message["Subject"] = subject
@@ -212,6 +213,19 @@ def notice(
     message["Auto-Submitted"] = "auto-generated"
     message.set_content(text)
     return message
+
+
+def set_sender(message: EmailMessage, sender: str) -> None:
+    """StepFailed(system) unless `sender` is one address, with or without a name."""
+    try:
+        message["From"] = sender
+        addresses, defects = message["From"].addresses, message["From"].defects
+    except (ValueError, IndexError):  # up to Python 3.12 for some addresses that later have defects
+        addresses, defects = (), ()
+    if len(addresses) != 1 or defects:
+        raise system("the setting ARKLINE_MAIL_FROM is not a valid sender address; write name@host").because(
+            causes.CONFIGURATION_INVALID()
+        )
 
 
 def fixity_notice(event: PreservationEvent, settings: Settings) -> EmailMessage:

@@ -20,11 +20,11 @@ from html import escape
 from io import BytesIO
 from urllib.parse import quote
 
-from pipeline import causes, names
+from pipeline import names
 from pipeline.humanize import counted
 from pipeline.names import one_line
 from pipeline.notify.batch_report import SECTION_ADVICE, BatchReport, ReportedJob, compose_update
-from pipeline.outcome import system
+from pipeline.notify.mail import set_sender
 from pipeline.profiles.profile import Profile
 from pipeline.records import Batch, StatusReport, Submission
 from pipeline.states import JobState
@@ -442,12 +442,7 @@ def _repeatable(message: EmailMessage, body: str) -> EmailMessage:
 
 def _mail(sender: str, to: Recipients, subject: str, date: datetime, body: str, page: str) -> EmailMessage:
     message = EmailMessage()
-    try:
-        message["From"] = sender
-    except (ValueError, IndexError) as error:  # the standard library raises either for an invalid address
-        raise system("the setting ARKLINE_MAIL_FROM is not a valid sender address; write name@host").because(
-            causes.CONFIGURATION_INVALID()
-        ) from error
+    set_sender(message, sender)
     if to.addresses:
         message["To"] = ", ".join(to.addresses)
     message["Subject"] = subject

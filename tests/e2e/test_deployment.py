@@ -4,6 +4,7 @@ import shutil
 import sqlite3
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -204,7 +205,7 @@ def test_an_inventory_file_that_is_taken_away_swallows_no_entry(
     fleet.beat()
     assert_completed(batch_ended(session, deposit(session, settings, source, 1)))
     older = settings.home / "older.sqlite"
-    with sqlite3.connect(file) as live, sqlite3.connect(older) as copy:
+    with closing(sqlite3.connect(file)) as live, closing(sqlite3.connect(older)) as copy:
         live.backup(copy)
     assert_completed(batch_ended(session, deposit(session, settings, source, 1)))
     marked = mark_of(settings)

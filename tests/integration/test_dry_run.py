@@ -5,6 +5,7 @@ import hashlib
 import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -63,7 +64,7 @@ def messages(found: DryRunResult) -> list[tuple[int, str]]:
 
 def dump(inventory: SqlInventory, path: Path) -> list[str]:
     inventory.database.close()
-    with sqlite3.connect(path) as database:
+    with closing(sqlite3.connect(path)) as database:
         return list(database.iterdump())
 
 

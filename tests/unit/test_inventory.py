@@ -536,7 +536,7 @@ def test_an_inventory_that_has_to_exist_is_not_created(url: str) -> None:
     file = Path(make_url(url).database or "")
 
     with pytest.raises(ServiceDown, match="is not there") as down:
-        open_inventory(url, create=False).ark_of(OWNER, "L-1")
+        open_inventory(url, create=False).placement_of(ARK)
 
     assert down.value.service is Service.INVENTORY
     assert not file.exists()

@@ -565,7 +565,7 @@ def test_a_report_suppresses_automatic_replies() -> None:
     assert mail["Date"] == "Tue, 01 Sep 2026 12:00:00 +0000"
 
 
-@pytest.mark.parametrize("sender", ["arkline\r\nBcc: x@example.org", "archive <"])
+@pytest.mark.parametrize("sender", ["arkline\r\nBcc: x@example.org", "archive <", "archive", "a@b, c@d", ""])
 def test_an_invalid_sender_is_a_system_failure(sender: str) -> None:
     report = compose_report(a_batch(), [a_job(1)])
 

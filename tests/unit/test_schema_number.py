@@ -5,6 +5,7 @@ never get the other: here they change the same line.
 """
 
 import sqlite3
+from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
 
@@ -16,7 +17,7 @@ KNOWN = ("0019", "9eb879a63bdc11cc")
 
 def digest_of_schema(file: Path) -> str:
     open_inventory(f"sqlite:///{file}").all_counted()
-    with sqlite3.connect(file) as database:
+    with closing(sqlite3.connect(file)) as database:
         made = database.execute(
             "SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY name"
         ).fetchall()
