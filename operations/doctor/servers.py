@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import redis
 from cryptography import x509
-from sqlalchemy import make_url
+from sqlalchemy import URL, make_url
 from sqlalchemy.exc import DBAPIError
 
 from operations.certificates import expiry
@@ -45,6 +45,9 @@ SLOW_MS = 100.0
 
 NETWORK = ("nfs", "cifs", "smb", "fuse.sshfs", "ceph", "gluster", "lustre", "9p")
 """The beginning of the names of file systems that several hosts share: SQLite's locks do not hold there."""
+
+LOCAL = ("ext", "xfs", "btrfs", "zfs", "f2fs", "tmpfs", "overlay", "apfs")
+"""The beginning of the names of file systems that one machine mounts."""
 
 MAIL_SECONDS = 5.0
 """For each answer of the mail server."""
@@ -159,10 +162,16 @@ def workers(settings: Settings) -> Iterator[Line]:
     hosts = {worker.rpartition("@")[2]: row for worker, row in sorted(clocks.items())}
     if not hosts:
         yield unknown("hosts", "no worker answered", Remedy(Action.START_WORKER, "control"))
-    elif len(hosts) > 1 and settings.inventory.startswith("sqlite"):
+    elif len(hosts) > 1 and _may_be_shared(make_url(settings.inventory)):
         yield line("hosts", ", ".join(hosts), f"use PostgreSQL: SQLite serves one host {SERVERS}", wrong=True)
     for host, ahead in hosts.items():
         yield clock(f"host {host}", *ahead)
+
+
+def _may_be_shared(inventory: URL) -> bool:
+    """Whether several machines may use this SQLite file; containers of one machine have names, too."""
+    kind = _file_system_of(Path(inventory.database or ""))
+    return inventory.get_backend_name() == "sqlite" and not kind.startswith(LOCAL)
 
 
 _POSTGRESQL = """

@@ -2,11 +2,14 @@
 
 import json
 import os
+import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 
+import pytest
 import redis
 from kazoo.security import OPEN_ACL_UNSAFE
 from pydantic import SecretStr
@@ -20,6 +23,7 @@ from pipeline.profiles.profile import Profiles
 from pipeline.records import now
 from pipeline.settings import Settings
 from pipeline.states import JobState
+from tasks import broker
 from tests.servers import ezid
 from tests.servers import redis as redis_servers
 from tests.servers import zookeeper as zookeeper_servers
@@ -79,6 +83,39 @@ def test_without_servers_they_are_faults_and_what_needs_them_is_not_known(alone:
         line for line in view.lines if line.verdict is not Verdict.OK and not (line.remedies or line.step)
     ] == []
     assert time.monotonic() - began < 60
+
+
+@contextmanager
+def heartbeats(settings: Settings, *workers: str) -> Iterator[None]:
+    """Of workers with these names, until the block ends."""
+    app, stopped = broker.publisher(settings), threading.Event()
+
+    def beat() -> None:
+        with app.connection_for_write() as connection:
+            senders = [app.events.Dispatcher(connection, hostname=worker) for worker in workers]
+            while not stopped.wait(0.2):
+                for sender in senders:
+                    sender.send("worker-heartbeat", freq=2)
+
+    beating = threading.Thread(target=beat)
+    beating.start()
+    yield
+    stopped.set()
+    beating.join()
+
+
+@pytest.mark.parametrize("is_local", [True, False])
+def test_workers_with_names_of_two_hosts_use_sqlite_on_the_disk_of_one(
+    settings: Settings, is_local: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Containers of one machine have names of their own."""
+    if not is_local:
+        monkeypatch.setattr(servers, "LOCAL", ("none",))
+    with heartbeats(settings, "worker1@one", "worker2@two"):
+        lines = by_name(servers.workers(settings))
+
+    assert {lines[f"host {name}"].verdict for name in ("one", "two")} == {Verdict.OK}
+    assert ("hosts" in lines and lines["hosts"].verdict is Verdict.FAULT) == (not is_local)
 
 
 def test_a_server_that_is_silent_is_waited_for_a_bounded_time(settings: Settings) -> None:

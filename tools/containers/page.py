@@ -64,7 +64,7 @@ def page(story: Story) -> None:
         check=False,
     )
     if done.returncode:
-        raise StepFailed(f"code {done.returncode} of the last command: {done.stdout[-3000:]}")
+        raise StepFailed(f"code {done.returncode} of the last command: {done.stdout[-20_000:]}")
     say("\n".join(f"  {line}" for line in done.stdout.splitlines() if line.startswith("+ ")))
     story.deposited(story.folder / "photos" / "page-0.tif")
     everything_stored(story)
