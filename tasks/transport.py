@@ -23,7 +23,7 @@ import celery.app.control
 import kombu.transport.redis
 import redis
 from celery.worker.control import Panel
-from kombu import pidbox
+from kombu import Producer, pidbox
 from kombu.transport import TRANSPORT_ALIASES
 from kombu.transport.virtual import Empty
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter, ValidationError
@@ -403,11 +403,19 @@ def _note_receivers(answer: int, **_: object) -> int:
 
 
 class Mailbox(pidbox.Mailbox):
-    """Waits for the answers of exactly those workers that received the command.
+    """Waits for the answers of exactly those workers that received the command, over one connection.
 
     Celery's own mailbox waits for a fixed time: too short for a worker on a busy machine, and too long once
-    all have answered. Redis reports how many clients received a message.
+    all have answered. Redis reports how many clients received a message. And it holds a connection of the
+    pool while it waits for another one to send over: as many callers as the pool has connections would wait
+    for each other for ever.
     """
+
+    @contextmanager
+    def producer_or_acquire(
+        self, producer: Producer | None = None, channel: Any = None
+    ) -> Iterator[Producer]:
+        yield producer or Producer(channel, auto_declare=False)
 
     def _collect(
         self,

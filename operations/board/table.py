@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
+from weakref import finalize
 
 from pydantic import TypeAdapter
 
@@ -161,6 +162,7 @@ class Table:
         self._sql = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
         self._sql.row_factory = sqlite3.Row
         self._sql.executescript(_SCHEMA)
+        finalize(self, self._sql.close)
 
     def close(self) -> None:
         with self._lock:

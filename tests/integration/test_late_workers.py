@@ -2,7 +2,8 @@
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from threading import Event, Thread
 from typing import Any
 
@@ -12,6 +13,7 @@ from operations.fleet import fleet
 from operations.fleet.fleet import Worker
 from operations.site import Site
 from pipeline.settings import Settings
+from tasks import broker
 from tasks.broker import configured
 from tests.support.operators import ANN
 from zkstate.connection.session import Session
@@ -109,3 +111,16 @@ def test_a_worker_that_does_not_follow_its_drain_is_named_with_what_it_still_con
     assert (done.queues, done.changed, done.followed) == (("process",), True, False)
     assert (again.drain, again.changed) == (done.drain, False)
     assert [entry.action for entry in holds.actions(session)] == [JournalAction.DRAIN]
+
+
+def test_the_last_free_connection_is_enough_to_ask_the_workers(settings: Settings) -> None:
+    """Callers that each hold one and wait for another would wait for each other for ever."""
+    app = broker.publisher(settings)
+    with ExitStack() as taken, ThreadPoolExecutor(1) as threads:
+        for _ in range(app.conf.broker_pool_limit - 1):
+            taken.enter_context(app.pool.acquire(block=True))
+        asked = threads.submit(fleet.taking, settings)
+        try:
+            assert asked.result(WAIT) == {}
+        finally:
+            taken.close()  # so that the thread ends

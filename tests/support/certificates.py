@@ -39,7 +39,7 @@ class Authority:
         folder = self.certificate.parent
         made = Certificate(folder / f"{name}.pem", folder / f"{name}.key")
         request, extensions = folder / f"{name}.csr", folder / f"{name}.ext"
-        extensions.write_text(f"subjectAltName=IP:{address}\n")
+        extensions.write_text(f"subjectAltName=IP:{address}\nauthorityKeyIdentifier=keyid\n")
         _openssl("req", *_KEY, "-subj", f"/CN={name}", "-keyout", str(made.key), "-out", str(request))
         signer = ("-CA", str(self.certificate), "-CAkey", str(self.own.key), "-CAcreateserial")
         files = ("-in", str(request), "-out", str(made.certificate), "-extfile", str(extensions))
@@ -52,7 +52,8 @@ def authority(folder: Path) -> Authority:
     folder.mkdir(parents=True, exist_ok=True)
     own = Certificate(folder / "authority.pem", folder / "authority.key")
     output = ("-keyout", str(own.key), "-out", str(own.certificate))
-    _openssl("req", "-x509", *_KEY, "-subj", f"/CN=authority {folder.name}", "-days", "2", *output)
+    usage = ("-addext", "keyUsage=critical,keyCertSign,cRLSign")  # which Python 3.13 demands
+    _openssl("req", "-x509", *_KEY, "-subj", f"/CN=authority {folder.name}", "-days", "2", *usage, *output)
     return Authority(own)
 
 
