@@ -533,20 +533,21 @@ def test_an_inventory_whose_connections_are_all_in_use_is_an_outage(
 
 
 def test_an_inventory_that_has_to_exist_is_not_created(url: str) -> None:
-    file = Path(make_url(url).database or "")
+    existing = open_inventory(url, create=False)
 
     with pytest.raises(ServiceDown, match="is not there") as down:
-        open_inventory(url, create=False).placement_of(ARK)
+        existing.placement_of(ARK)
 
     assert down.value.service is Service.INVENTORY
-    assert not file.exists()
+    assert not existing.database.exists()
 
 
 def test_a_further_connection_to_an_inventory_that_goes_creates_no_file_and_loses_no_entry(
-    url: str, inventory: SqlInventory
+    tmp_path: Path,
 ) -> None:
     """An empty file beside the log of the old one would make SQLite drop the log, with all that is in it."""
-    file = Path(make_url(url).database or "")
+    file = tmp_path / "inventory.sqlite"
+    inventory = open_inventory(f"sqlite:///{file}")
     inventory.record(recording(ARK))
 
     def further(connection: Connection) -> None:
