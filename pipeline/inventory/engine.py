@@ -12,7 +12,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event
 from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
 
 from pipeline.errors import UsageRefused
-from pipeline.file_system import make_synced
+from pipeline.file_system import make_synced, sync
 from pipeline.records import Record
 
 LOCK_WAIT = 30
@@ -50,9 +50,10 @@ _POOL: dict[str, Any] = {"json_serializer": _as_json, "pool_size": 4, "max_overf
 
 def _sqlite(url: URL, *, create: bool) -> Engine:
     file = Path(url.database or "")
-    if create:
+    if create and not file.exists():
         make_synced(file.parent)
         file.touch(0o644)
+        sync(file.parent)
     # a connection that made a file where another one has gone would drop the log of the one that has gone
     existing = url.set(database=f"file:{quote(str(file))}", query={**url.query, "mode": "rw", "uri": "true"})
     engine = create_engine(existing, connect_args={"timeout": LOCK_WAIT}, **_POOL)
