@@ -42,7 +42,9 @@ NOWHERE = "127.0.0.1:1"
 @pytest.fixture(scope="module")
 def core(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Site, Board]]:
     home = tmp_path_factory.mktemp("home")
-    with following(Settings(home=home, zk_hosts=NOWHERE)) as opened:
+    settings = Settings(home=home, zk_hosts=NOWHERE)
+    open_inventory(settings.inventory).all_counted()  # creates it: a site has one before its first login
+    with following(settings) as opened:
         yield opened
 
 
