@@ -177,7 +177,7 @@ class Checker:
                         rest, last = progress.after_death(death), str(death)
                     elif progress.supposed is None:
                         raise no_start(opening.name, str(death)) from death
-                    # else by its version or by a file: the next process says its version first
+                    # it died of its version or of a file: the next process says its version first
                 else:
                     rest = ()
                 if not rest:
@@ -336,7 +336,7 @@ class _Process(Process):
         access = self._opening.kind.access
 
         def limit_at(number: int) -> float:
-            """Until the next answer, from which file the process has at hand."""
+            """The deadline of the next answer while the process has this file at hand."""
             size = files[number].size if files else 0
             return time.monotonic() + access.seconds + size / BYTES_PER_SECOND
 
