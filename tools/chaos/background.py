@@ -5,6 +5,9 @@ import time
 from collections.abc import Callable
 from queue import SimpleQueue
 
+from kombu.exceptions import OperationalError
+from redis import RedisError
+
 from pipeline.errors import ArklineError
 from pipeline.records import Submission, SubmissionType
 from pipeline.settings import Settings
@@ -119,6 +122,6 @@ class SecondBeat:
                 with single_flight(session, "chaos") as clock:
                     if clock is not None:
                         WORK[name](self._context, session, clock)
-            except ArklineError:
+            except (ArklineError, OperationalError, RedisError):  # Redis may be away; the work is repeated
                 self._context.drop_session()
         self._context.drop_session()
