@@ -238,7 +238,7 @@ class RedisActor(HostActor):
     REFUSED = "Bad file format reading the append only file"
 
     def start(self) -> None:
-        if self.REFUSED in self.process.log_tail():
+        if self.REFUSED in self.process.log_tail(1):
             on_disk(self._host, 'mv "$1" "$1.$$"', str(self._host.disk / "redis" / "appendonlydir"))
         super().start()
 
