@@ -46,7 +46,8 @@ class NotBuilt(Exception):
 
 def installed(release: Release) -> Path:
     """The folder in which the release is installed, with the programs of this environment beside it."""
-    target = CACHE / f"{release.version}-{release.commit[:12]}"
+    # some of its packages are compiled for one version of Python
+    target = CACHE / f"{release.version}-{release.commit[:12]}-{sys.implementation.cache_tag}"
     if not target.is_dir():
         CACHE.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=CACHE) as scratch:
