@@ -112,7 +112,7 @@ class WebContext:
     provider_work: SlowWork = field(default_factory=lambda: SlowWork(of_one=2))
     """Requests to a login provider; one proxy address stands for many people."""
     inventory_seen: Event = field(default_factory=Event)
-    """Set once the inventory was there: from then on it is absent if it is not."""
+    """Set once the inventory was found: if it is missing later, that is an outage, and not a new site."""
 
     @property
     def settings(self) -> Settings:
@@ -139,9 +139,9 @@ class WebContext:
         return self.login.principal(credential)
 
     def tokens(self) -> SqlInventory:
-        """The database of tokens and logins, which work without ZooKeeper; a new site's is created.
+        """The database of tokens and logins, which work without ZooKeeper; for a new site it is created.
 
-        ServiceDown while it is absent: nothing is known of a token then, and an empty one would refuse it.
+        ServiceDown while it is missing: an empty database would refuse every token.
         """
         inventory = open_inventory(self.settings.inventory, create=False)
         if not self.inventory_seen.is_set():

@@ -47,7 +47,7 @@ NETWORK = ("nfs", "cifs", "smb", "fuse.sshfs", "ceph", "gluster", "lustre", "9p"
 """The beginning of the names of file systems that several hosts share: SQLite's locks do not hold there."""
 
 LOCAL = ("ext", "xfs", "btrfs", "zfs", "f2fs", "tmpfs", "overlay", "apfs")
-"""The beginning of the names of file systems that one machine mounts."""
+"""The beginning of the names of file systems that only one machine uses at a time."""
 
 MAIL_SECONDS = 5.0
 """For each answer of the mail server."""
@@ -169,9 +169,10 @@ def workers(settings: Settings) -> Iterator[Line]:
 
 
 def _may_be_shared(inventory: URL) -> bool:
-    """Whether several machines may use this SQLite file; containers of one machine have names, too."""
-    kind = _file_system_of(Path(inventory.database or ""))
-    return inventory.get_backend_name() == "sqlite" and not kind.startswith(LOCAL)
+    """Whether several machines can open this SQLite file: containers of one machine have other host names."""
+    if inventory.get_backend_name() != "sqlite":
+        return False
+    return not _file_system_of(Path(inventory.database or "")).startswith(LOCAL)
 
 
 _POSTGRESQL = """

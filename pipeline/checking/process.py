@@ -177,7 +177,7 @@ class Checker:
                         rest, last = progress.after_death(death), str(death)
                     elif progress.supposed is None:
                         raise no_start(opening.name, str(death)) from death
-                    # it died of its version or of a file: the next process says its version first
+                    # its version or a file ended it: the next process reports its version first
                 else:
                     rest = ()
                 if not rest:
@@ -229,7 +229,7 @@ class _Progress:
         self._found = 0
         self.version: str | None = None
         self.supposed: str | None = None
-        """As the process said it in an earlier request; it says another one before it takes a file."""
+        """The version from an earlier request; the process reports a new version before it takes a file."""
 
     def take(self, number: int) -> None:
         """The process has taken this file, so it is done with the one before."""
@@ -239,13 +239,11 @@ class _Progress:
             raise _Died(Obstacle.INVALID_ANSWER, f"the check took file {number} after file {self._current}")
         self._current, self._found = number, 0
 
-    def learn(self, version: str) -> str:
-        """The version as it is kept."""
+    def learn(self, version: str) -> None:
         if self._current >= 0:
             raise _Died(Obstacle.INVALID_ANSWER, "the check changed its version after it took a file")
         self.version = one_line(str(version))[:MESSAGE_LIMIT]
         self._on_version(self.version)
-        return self.version
 
     def find(self, verdict: str, code: str, message: str) -> None:
         if self._current < 0:
@@ -309,7 +307,7 @@ class _Process(Process):
         self._opening = opening
         self._reads = reads
         self._version: str | None = None
-        """As the process last said it."""
+        """The version that the process reported last."""
 
     def open(self, attempt: Attempt) -> None:
         """ServiceDown if the check does not start, on this host or because its service is away."""
@@ -336,7 +334,7 @@ class _Process(Process):
         access = self._opening.kind.access
 
         def limit_at(number: int) -> float:
-            """The deadline of the next answer while the process has this file at hand."""
+            """The deadline for the next answer while the check reads this file."""
             size = files[number].size if files else 0
             return time.monotonic() + access.seconds + size / BYTES_PER_SECOND
 
@@ -351,7 +349,8 @@ class _Process(Process):
         for answer in self._answers({}, body, attempt, watch):
             match answer:
                 case [server.VERSION, version]:
-                    self._version = progress.learn(version)
+                    progress.learn(version)
+                    self._version = progress.version
                     deadline = limit_at(0)
                 case [server.FILE, int(number)]:
                     progress.take(number)

@@ -132,7 +132,7 @@ class _Run:
     """One request: it drives the check over the files, and passes on what it yields."""
 
     def __init__(self, check: Check, files: list[CheckedFile], output: _Output, version: str | None) -> None:
-        """`version`: of the check, as the worker knows it."""
+        """`version`: the version of the check that the worker knows."""
         self._check = check
         self._files = files
         self._output = output
@@ -176,7 +176,7 @@ class _Run:
             yield self._files[self._taken - 1]
 
     def _take(self) -> None:
-        # the worker supposes the first file to be at hand
+        # until it hears more, the worker assumes that the check reads the first file
         write = self._output.line if self._taken else self._output.later
         write(FILE, self._taken)
         self._taken += 1

@@ -34,7 +34,7 @@ _POSTGRESQL_OPTIONS: dict[str, Any] = {
 
 
 def new_engine(url: URL, *, create: bool = True) -> Engine:
-    """`create`: make the file of an SQLite database unless it is there."""
+    """`create`: create the file of an SQLite database if it is missing."""
     if url.get_backend_name() == "sqlite":
         return _sqlite(url, create=create)
     return _postgresql(url)
@@ -54,7 +54,7 @@ def _sqlite(url: URL, *, create: bool) -> Engine:
         make_synced(file.parent)
         file.touch(0o644)
         sync(file.parent)
-    # a connection that made a file where another one has gone would drop the log of the one that has gone
+    # if the file is away, SQLite would create an empty one, and then delete the log of the file that is away
     existing = url.set(database=f"file:{quote(str(file))}", query={**url.query, "mode": "rw", "uri": "true"})
     engine = create_engine(existing, connect_args={"timeout": LOCK_WAIT}, **_POOL)
 

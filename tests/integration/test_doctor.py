@@ -99,9 +99,11 @@ def heartbeats(settings: Settings, *workers: str) -> Iterator[None]:
 
     beating = threading.Thread(target=beat)
     beating.start()
-    yield
-    stopped.set()
-    beating.join()
+    try:
+        yield
+    finally:
+        stopped.set()
+        beating.join()
 
 
 @pytest.mark.parametrize("is_local", [True, False])

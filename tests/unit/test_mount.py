@@ -69,7 +69,7 @@ def test_working_storage_that_another_process_marks_at_the_same_moment_is_there(
 
 
 class RemovedMeanwhile(dict[str, int]):
-    """Reservations of jobs; asked for a job, another process removes all batches."""
+    """Reservations of jobs; each lookup also removes all batches, as another process may do."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__({"jid0000000009": 1})

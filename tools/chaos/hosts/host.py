@@ -233,7 +233,7 @@ class HostActor(Actor):
 
 
 class RedisActor(HostActor):
-    """Redis: what a power cut left of its file and Redis refuses is set aside, as the runbook says."""
+    """Redis, whose append-only file is renamed if Redis refuses to load it, as the runbook says."""
 
     REFUSED = "Bad file format reading the append only file"
 
