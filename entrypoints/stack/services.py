@@ -320,7 +320,7 @@ def prepare_redis(folder: Path, port: int, *, log_folder: Path | None = None) ->
         "dir": str(folder),
         "daemonize": "no",
         "save": "",
-        "appendonly": "yes",  # only to save time: lost messages are dispatched again from ZooKeeper
+        "appendonly": "no",  # lost messages are sent again from ZooKeeper, and a damaged file would end the start
         "maxmemory-policy": "noeviction",  # a full broker rejects messages instead of dropping some
     }
     arguments = (part for name, value in settings.items() for part in (f"--{name}", value))

@@ -30,6 +30,14 @@ DROP = """
 """
 
 
+ENTER_AS_DICTATION_DOES = """
+(field, text) => {
+  field.value = text;
+  field.dispatchEvent(new InputEvent("input", { bubbles: true }));
+}
+"""
+
+
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Chromium]:
     with chromium() as running:
@@ -84,6 +92,20 @@ def test_dropped_files_are_an_object_each_or_together_and_the_same_deposit_is_ma
     assert first != second
     session = web.context.session
     assert [batches.load(session, bid).submission.erc_what for bid in (first, second)] == ["Two letters"] * 2
+
+
+def test_text_that_a_program_enters_for_a_person_is_deposited(dora: Visitor, web: Web) -> None:
+    page = dora.page
+    page.evaluate(DROP, ["letter.txt"])
+    expect(page.get_by_text("1 object of 1 file")).to_be_visible()
+    for label, text in (("Name of this deposit", "Harbour"), ("Title of the object", "The mole")):
+        field = page.get_by_label(label)
+        field.focus()
+        field.evaluate(ENTER_AS_DICTATION_DOES, text)
+    deposit(page)
+    page.wait_for_url("**/batches/*")
+    kept = batches.load(web.context.session, page.url.rpartition("/")[2]).submission
+    assert (kept.name, kept.erc_what) == ("Harbour", "The mole")
 
 
 def test_a_folder_is_dropped_with_what_is_in_its_folders(dora: Visitor, tmp_path: Path) -> None:
@@ -234,6 +256,28 @@ def test_a_file_that_changes_before_it_is_sent_is_said_and_costs_no_corrections(
     expect(page.get_by_label("Title of the object")).to_have_value("A letter")
     assert [said for said in dora.complaints if "ERR_UPLOAD_FILE_CHANGED" not in said] == []
     dora.complaints.clear()
+
+
+@pytest.mark.parametrize("read", ["[this.slice(), 'more']", "[this.slice(1)]"], ids=["longer", "shorter"])
+def test_a_file_of_another_length_than_the_browser_said_is_not_deposited(
+    dora: Visitor, tmp_path: Path, read: str
+) -> None:
+    """Firefox reads a file that has changed as it is now, and sends as many bytes as the file had before."""
+
+    def read_as_firefox_does(route: Route) -> None:
+        script = route.fetch().text()
+        changed = f"File.prototype.stream = function () {{ return new Blob({read}).stream(); }};"
+        route.fulfill(content_type="text/javascript", body=changed + script)
+
+    dora.page.route("**/static/deposit/digest-worker.js", read_as_firefox_does)
+    page = dora.open("/deposits/new")
+    (tmp_path / "a.txt").write_text("a")
+    choose(page, tmp_path / "a.txt")
+    expect(page.get_by_text("1 object of 1 file")).to_be_visible()
+
+    deposit(page)
+
+    expect(page.get_by_role("alert")).to_contain_text("a.txt cannot be read")
 
 
 def test_plain_http_beyond_this_machine_declares_digests_too(

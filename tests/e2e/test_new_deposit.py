@@ -148,6 +148,7 @@ def correct(dora: Visitor, scans: Scans, press: Use) -> None:
     type_over(page, press, "Identifiers of row 5", "MUE-003")
     type_over(page, press, "File of row 7", "scans/img_005.jpg")
     expect(page.get_by_text(f"{scans.images} objects of {scans.images} files")).to_be_visible()
+    expect(page.get_by_label("Show only objects with mistakes")).to_be_focused()
     press(page, page.get_by_label("Show only objects with mistakes"), "Space")
     expect(page.get_by_label("Identifiers of row 5")).to_have_value("MUE-003")
     assert dora.too_wide() == []

@@ -46,7 +46,7 @@ def test_a_pod_mounts_only_its_own_volumes(pods: list[chart.Pod]) -> None:
 def test_a_pod_gets_the_files_of_its_secrets_and_no_others(pods: list[chart.Pod]) -> None:
     files = {pod.name: {key for one in pod.maps for key in one["data"]} for pod in pods}
 
-    assert "users.acl" in files["drill-arkline-redis-0"]
+    assert "users.acl" in files["drill-arkline-redis"]
     assert {"arkline_zk_password", "arkline_broker_url"} <= files["drill-arkline-beat"]
     assert not files["drill-arkline-beat"] & {"arkline_callback_secret", "redis-password"}
 

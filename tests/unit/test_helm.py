@@ -71,7 +71,6 @@ OPTIONS: dict[str, dict[str, Any]] = {
         },
         "backup": {"enabled": True, "existingClaim": "own-backups", "keep": 7},
         "zookeeper": {"replicas": 3, "storageClass": "fast"},
-        "redis": {"storageClass": "fast"},
         "clamav": {"enabled": True, "storageClass": "fast"},
         "networkPolicy": {"webFrom": [{"namespaceSelector": {"matchLabels": {"name": "ingress"}}}]},
         "nodeSelector": {"disk": "ssd"},

@@ -232,17 +232,6 @@ class HostActor(Actor):
             super().poll()
 
 
-class RedisActor(HostActor):
-    """Redis, whose append-only file is renamed if Redis refuses to load it, as the runbook says."""
-
-    REFUSED = "Bad file format reading the append only file"
-
-    def start(self) -> None:
-        if self.REFUSED in self.process.log_tail(1):
-            on_disk(self._host, 'mv "$1" "$1.$$"', str(self._host.disk / "redis" / "appendonlydir"))
-        super().start()
-
-
 def on_disk(host: Host, script: str, *arguments: str) -> None:
     """Run a shell script on the host."""
     subprocess.run((*host.enter, "sh", "-euc", script, "sh", *arguments), check=True, capture_output=True)

@@ -19,7 +19,7 @@ from tools.chaos.cluster import (
 )
 from tools.chaos.fakes import run_fakes
 from tools.chaos.hosts import host_services, network
-from tools.chaos.hosts.host import SHARED, Host, HostActor, RedisActor
+from tools.chaos.hosts.host import SHARED, Host, HostActor
 from tools.chaos.hosts.outside import Outside
 from tools.chaos.profiles import prepare_scanner, write_profiles
 from tools.chaos.small_disks import Filler, make_small, unmake
@@ -57,7 +57,7 @@ def run_hosts(folder: Path, count: int, concurrency: int = 2) -> Iterator[Cluste
             return HostActor(host, command)
 
         zookeepers = [on(host, host_services.zookeeper(host, hosts, log_folder)) for host in hosts]
-        broker = RedisActor(hosts[0], host_services.redis(hosts[0], log_folder))
+        broker = HostActor(hosts[0], host_services.redis(hosts[0], log_folder))
         database = on(hosts[-1], host_services.database(hosts[-1], log_folder))
         commands = {host: host_services.workers(host, settings, concurrency, log_folder) for host in hosts}
         workers = [on(host, command) for host, some in commands.items() for command in some]

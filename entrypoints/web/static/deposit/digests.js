@@ -8,7 +8,8 @@ export class Unreadable extends Said {
   }
 }
 
-// `available` becomes false where the browser has no worker or no WebAssembly: then `of` gives null.
+// `available` becomes false where the browser has no worker or no WebAssembly: then `of` gives null. A worker reads
+// the file nevertheless: it may have changed.
 export function startDigests() {
   const asked = new Map();
   let number = 0;
@@ -17,7 +18,7 @@ export function startDigests() {
   const available = new Promise((resolve) => { settle = resolve; });
   try {
     worker = new Worker("/static/deposit/digest-worker.js");
-    worker.onerror = () => settle(false);
+    worker.onerror = () => { worker = null; settle(false); };
     worker.onmessage = ({ data }) => {
       if ("ready" in data) return settle(data.ready);
       const { file, resolve, reject, onRead } = asked.get(data.number);
@@ -32,7 +33,8 @@ export function startDigests() {
   return {
     available,
     async of(file, onRead = () => {}) {
-      if (!await available) return null;
+      await available;
+      if (!worker) return null;
       return new Promise((resolve, reject) => {
         asked.set(++number, { file, resolve, reject, onRead });
         worker.postMessage({ number, file });

@@ -29,6 +29,7 @@ const showObjects = objectTable(at("rows"), {
     if (current === null) delete draft.new_version[ark];
     else draft.new_version[ark] = current;
   }, `the consent to a new version of ${ark}`),
+  whenEmpty: at("only-errors"),
 });
 const showColumns = columnChoices(at("columns"), async (alter) => {
   const before = Object.keys(draft.values).length;
@@ -377,7 +378,18 @@ async function discard(id, name) {
   else await listUnfinished();
 }
 
+// Dictation and form fillers enter text without a "change" event: leaving the field makes one.
+function completeChanges() {
+  const open = new Set(); // the fields whose change has not been said
+  document.addEventListener("input", ({ target }) => open.add(target), true);
+  document.addEventListener("change", ({ target }) => open.delete(target), true);
+  document.addEventListener("focusout", ({ target }) => {
+    if (open.delete(target)) target.dispatchEvent(new Event("change", { bubbles: true }));
+  });
+}
+
 function listen() {
+  completeChanges();
   for (const id of ["choose-files", "choose-folder"]) {
     at(id).addEventListener("click", () => { at(id).value = ""; }); // the same files may be chosen again
     at(id).addEventListener("change", () => attempt(() => add(chosen(at(id).files))));

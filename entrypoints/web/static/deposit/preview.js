@@ -6,7 +6,7 @@ const COLUMNS = ["Row", ...FIELDS.map(([, label]) => label), "Files", "Becomes"]
 const SHOWN_FILES = 3;
 
 // A row stays the same element when it is shown again, so that nobody loses what is being typed.
-export function objectTable(body, { onValue, onConsent }) {
+export function objectTable(body, { onValue, onConsent, whenEmpty }) {
   const rows = new Map();
   return (preview, draft) => {
     const missing = new Map(preview.missing.map((one) => [one.key, one]));
@@ -19,8 +19,8 @@ export function objectTable(body, { onValue, onConsent }) {
       row.show(one, draft, missing.get(one.key));
       if (body.rows[at] !== row.element) body.insertBefore(row.element, body.rows[at] ?? null);
     });
-    if (away && body.contains(away) === false && away.dataset.key && body.rows.length) {
-      body.querySelector("input")?.focus({ preventScroll: true });
+    if (away?.dataset.key && !body.contains(away)) {
+      (body.querySelector("input") ?? whenEmpty).focus({ preventScroll: true });
     }
   };
 }
