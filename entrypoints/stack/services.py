@@ -320,7 +320,7 @@ def prepare_redis(folder: Path, port: int, *, log_folder: Path | None = None) ->
         "dir": str(folder),
         "daemonize": "no",
         "save": "",
-        "appendonly": "no",  # lost messages are sent again from ZooKeeper, and a damaged file would end the start
+        "appendonly": "no",  # the record sends lost messages again, and a damaged file would prevent a start
         "maxmemory-policy": "noeviction",  # a full broker rejects messages instead of dropping some
     }
     arguments = (part for name, value in settings.items() for part in (f"--{name}", value))
