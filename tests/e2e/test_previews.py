@@ -146,3 +146,15 @@ def test_what_a_pdf_or_an_image_would_do_is_not_done_and_a_sentence_says_what_is
 
         assert dialogs == []
         assert [url for url in asked if not url.startswith((web.url, "blob:null/"))] == []
+
+
+def test_a_browser_that_does_not_run_the_frame_of_a_pdf_is_said_to_have_no_preview(
+    settings: Settings, ark: str, browser: Chromium
+) -> None:
+    with serving(settings) as web, visitor(browser, web.url) as anna:
+        anna.log_in(new_token(settings, "anna", Role.DEPOSITOR, ["demo"]))
+        anna.page.route("**/static/pdf/frame.js", lambda route: route.abort())
+
+        page = shown(anna, ark, "report.pdf")
+
+        expect(page.get_by_text("There is no preview: this browser does not run it.")).to_be_visible()

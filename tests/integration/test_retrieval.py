@@ -488,6 +488,24 @@ def test_the_frame_of_a_pdf_has_no_origin_and_only_its_page_may_have_it(
     assert "Set-Cookie" not in frame.headers
 
 
+@pytest.mark.parametrize(
+    ("host", "own"),
+    [
+        ("archive.example:8443", "'self' http://archive.example:8443 https://archive.example:8443"),
+        ("[::1]:80", "'self' http://[::1]:80 https://[::1]:80"),
+        ("a; script-src *", "'self'"),
+    ],
+)
+def test_the_frame_of_a_pdf_may_load_from_the_host_that_the_browser_names(
+    web: Web, host: str, own: str
+) -> None:
+    """In Safari `'self'` is nothing for a frame without an origin."""
+    frame = web.anybody.get("/static/pdf/frame.html", headers={"Host": host})
+
+    policy = frame.headers["Content-Security-Policy"]
+    assert f"; script-src {own} 'wasm-unsafe-eval'; worker-src blob:; style-src {own}; " in policy
+
+
 @pytest.mark.parametrize("kind", ["tif", "jp2"])
 def test_a_picture_is_an_event_and_its_damage_is_met_before_it_is_decoded(
     web: Web, scans: Caller, record: Session, store: Store, kind: str

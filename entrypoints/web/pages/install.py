@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+import os
+import re
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import Any
 
 from fastapi import FastAPI, Response
 from fastapi.staticfiles import StaticFiles
+from starlette.datastructures import Headers
+from starlette.types import Scope
 
 from entrypoints.web.context import WebContext
 from entrypoints.web.middleware import CONTENT_SECURITY_POLICY
@@ -47,27 +50,48 @@ PAGES = (
 )
 
 
-OF_PDF_FRAME = {
-    "Content-Security-Policy": "sandbox allow-scripts; default-src 'none'; "
-    "script-src 'self' 'wasm-unsafe-eval'; worker-src blob:; style-src 'self'; connect-src 'self'; "
-    "img-src blob:; frame-ancestors 'self'; base-uri 'none'; form-action 'none'",
-    # the frame has no origin, so that what it loads comes from another one
-    "Access-Control-Allow-Origin": "*",
-    "Cross-Origin-Resource-Policy": "cross-origin",
-}
-"""The frame that shows a PDF has no session and no page around it, and reaches these files alone."""
+_HOST = re.compile(r"[\w.:\[\]-]+", re.ASCII)
+
+
+def of_deposit(host: str) -> dict[str, str]:
+    """The headers of the scripts of the deposit page: its worker computes digests."""
+    del host
+    return {"Content-Security-Policy": WITH_WEBASSEMBLY}
+
+
+def of_pdf_frame(host: str) -> dict[str, str]:
+    """The headers of the frame that shows a PDF, which has no session and reaches these files alone.
+
+    The frame has no origin, so that what it loads comes from another one; in Safari `'self'` is none then.
+    """
+    own = f"'self' http://{host} https://{host}" if _HOST.fullmatch(host) else "'self'"
+    return {
+        "Content-Security-Policy": f"sandbox allow-scripts; default-src 'none'; "
+        f"script-src {own} 'wasm-unsafe-eval'; worker-src blob:; style-src {own}; connect-src {own}; "
+        "img-src blob:; frame-ancestors 'self'; base-uri 'none'; form-action 'none'",
+        "Access-Control-Allow-Origin": "*",
+        "Cross-Origin-Resource-Policy": "cross-origin",
+    }
 
 
 class _Modules(StaticFiles):
     """Scripts that name each other without a version, so that browsers ask whether they are current."""
 
-    def __init__(self, name: str, headers: Mapping[str, str]) -> None:
+    def __init__(self, name: str, headers: Callable[[str], Mapping[str, str]]) -> None:
+        """`headers`: for the host that the browser names."""
         super().__init__(directory=STATIC / name)
         self._headers = headers
 
-    def file_response(self, *args: Any, **options: Any) -> Response:
-        response = super().file_response(*args, **options)
-        response.headers.update({"Cache-Control": "no-cache", **self._headers})
+    def file_response(
+        self,
+        full_path: str | os.PathLike[str],
+        stat_result: os.stat_result,
+        scope: Scope,
+        status_code: int = 200,
+    ) -> Response:
+        response = super().file_response(full_path, stat_result, scope, status_code)
+        host = Headers(scope=scope).get("host", "")
+        response.headers.update({"Cache-Control": "no-cache", **self._headers(host)})
         return response
 
 
@@ -75,9 +99,8 @@ def install(app: FastAPI, web: WebContext, flower: str = "") -> None:
     """Add the pages; `flower`: the address of Flower, for a link."""
     app.state.flower = flower
     app.state.whole = WholeFleet(web)
-    deposit = {"Content-Security-Policy": WITH_WEBASSEMBLY}  # of its worker
-    app.mount("/static/deposit", _Modules("deposit", deposit), name="deposit scripts")
-    app.mount("/static/pdf", _Modules("pdf", OF_PDF_FRAME), name="pdf frame")
+    app.mount("/static/deposit", _Modules("deposit", of_deposit), name="deposit scripts")
+    app.mount("/static/pdf", _Modules("pdf", of_pdf_frame), name="pdf frame")
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
     for module in PAGES:
         app.include_router(module.router)

@@ -9,16 +9,25 @@ const here = new URL("./", import.meta.url).href;
 const [back, next, place, canvas, text] = ["back", "next", "place", "page", "text"].map((id) =>
   document.getElementById(id),
 );
-// a document without an origin starts a worker from its own blob alone, and no module
-const PROGRAM = `import("${here}pdf.worker.min.mjs").catch(() => postMessage("failed"));`;
+const module = `${here}pdf.worker.min.mjs`;
+// a document without an origin starts a worker from its own blob alone: Chromium starts no module so, and Safari
+// imports none into a worker
+const IMPORT = `import("${module}").catch(() => postMessage("failed"));`;
 let pdf;
 let shown = 0;
 
 async function startWorker() {
-  const worker = new Worker(URL.createObjectURL(new Blob([PROGRAM], { type: "text/javascript" })));
-  const { data } = await new Promise((heard) => worker.addEventListener("message", heard, { once: true }));
-  if (data === "failed") throw new Error("the worker does not start");
+  const worker = await started(IMPORT, "classic") ?? await started(await (await fetch(module)).text(), "module");
+  if (!worker) throw new Error("no worker starts");
   GlobalWorkerOptions.workerPort = worker;
+}
+
+async function started(program, type) {
+  const worker = new Worker(URL.createObjectURL(new Blob([program], { type: "text/javascript" })), { type });
+  const said = await new Promise((heard) => {
+    for (const kind of ["message", "error"]) worker.addEventListener(kind, heard, { once: true });
+  });
+  return said.type === "error" || said.data === "failed" ? null : worker;
 }
 
 async function show(number) {
@@ -30,14 +39,23 @@ async function show(number) {
   canvas.width = viewport.width;
   canvas.height = viewport.height;
   await page.render({ canvas, viewport, annotationMode: AnnotationMode.ENABLE }).promise;
-  const content = await page.getTextContent();
-  text.textContent = content.items.map((item) => item.str ?? "").join(" ");
+  text.textContent = (await textOf(page)).join(" ");
   shown = number;
   place.textContent = `Page ${number} of ${pdf.numPages}`;
   canvas.setAttribute("aria-label", place.textContent);
   back.disabled = number === 1;
   next.disabled = number === pdf.numPages;
   page.cleanup();
+}
+
+// getTextContent iterates a stream, which not every Safari can.
+async function textOf(page) {
+  const reader = page.streamTextContent().getReader();
+  const texts = [];
+  for (let next = await reader.read(); !next.done; next = await reader.read()) {
+    texts.push(...next.value.items.map((item) => item.str ?? ""));
+  }
+  return texts;
 }
 
 async function attempt(work) {
