@@ -48,6 +48,8 @@ PROGRAMS = (
     Program("openssl", "openssl", _on_path("openssl")),
     Program("prometheus", "promtool", _on_path("promtool")),
     Program("chromium", "Chromium", _on_path("chromium")),
+    Program("webkit2gtk-driver", "WebKit", _on_path("WebKitWebDriver")),
+    Program("xvfb", "Xvfb", _on_path("Xvfb")),
     Program("unzip", "unzip", _on_path("unzip")),
     Program("libarchive-tools", "bsdtar", _on_path("bsdtar")),
     Program("p7zip-full", "7-Zip", _on_path("7z")),

@@ -13,6 +13,7 @@ from playwright.sync_api import Page, Route, expect
 
 from pipeline.principal import Role
 from pipeline.records import SubmissionType
+from tests.support import webkit
 from tests.support.browser import FAR_AWAY, Chromium, Visitor, chromium, visitor
 from tests.support.web import Web, new_token
 from zkstate.record import batches
@@ -92,6 +93,20 @@ def test_dropped_files_are_an_object_each_or_together_and_the_same_deposit_is_ma
     assert first != second
     session = web.context.session
     assert [batches.load(session, bid).submission.erc_what for bid in (first, second)] == ["Two letters"] * 2
+
+
+def test_files_that_are_chosen_before_the_page_is_loaded_are_not_lost(dora: Visitor, tmp_path: Path) -> None:
+    page, held = dora.page, list[Route]()
+    page.route("**/static/deposit/words.js", lambda route: held.append(route))
+    with page.expect_request("**/static/deposit/words.js"):
+        page.goto(f"{dora.url}/deposits/new", wait_until="commit")
+    (tmp_path / "a.txt").write_text("a")
+    choose(page, tmp_path / "a.txt")
+
+    (route,) = held
+    route.continue_()
+
+    expect(page.get_by_text("1 object of 1 file")).to_be_visible()
 
 
 def test_text_that_a_program_enters_for_a_person_is_deposited(dora: Visitor, web: Web) -> None:
@@ -278,6 +293,25 @@ def test_a_file_of_another_length_than_the_browser_said_is_not_deposited(
     deposit(page)
 
     expect(page.get_by_role("alert")).to_contain_text("a.txt cannot be read")
+
+
+def test_safari_deposits_with_digests_and_says_that_a_file_has_changed(web: Web, tmp_path: Path) -> None:
+    letter = tmp_path / "a.txt"
+    letter.write_text("a")
+    with webkit.window(tmp_path) as dora:
+        dora.log_in(web.url, new_token(web.context.settings, uuid4().hex, Role.DEPOSITOR, ["demo"]))
+        dora.open(f"{web.url}/deposits/new")
+        dora.enter("#choose-files", str(letter))
+        dora.wait_for_text("#summary", "1 object of 1 file")
+        assert dora.run("return document.getElementById('undeclared').hidden")
+        letter.write_text("other bytes")
+        dora.click("#deposit")
+        dora.wait_for_text("#alert", "a.txt cannot be read")
+
+        dora.enter("#choose-files", str(letter))
+        dora.wait_for_text("#chosen", "11 bytes")
+        dora.click("#deposit")
+        dora.wait_for_text("#live", "a.txt")
 
 
 def test_plain_http_beyond_this_machine_declares_digests_too(

@@ -11,7 +11,7 @@ from playwright.sync_api import Page, expect
 from pipeline.attempt import UNATTENDED
 from pipeline.principal import Role
 from pipeline.settings import Settings
-from tests.support import planting
+from tests.support import planting, webkit
 from tests.support.browser import Chromium, Scheme, Visitor, chromium, in_both_forms, visitor
 from tests.support.repository import Repository, empty_inventory
 from tests.support.web import new_token, serving
@@ -158,3 +158,12 @@ def test_a_browser_that_does_not_run_the_frame_of_a_pdf_is_said_to_have_no_previ
         page = shown(anna, ark, "report.pdf")
 
         expect(page.get_by_text("There is no preview: this browser does not run it.")).to_be_visible()
+
+
+def test_a_pdf_is_seen_in_safari(settings: Settings, ark: str, tmp_path: Path) -> None:
+    with serving(settings) as web, webkit.window(tmp_path) as anna:
+        anna.log_in(web.url, new_token(settings, "anna", Role.DEPOSITOR, ["demo"]))
+
+        anna.open(f"{web.url}/objects/{ark}?version=1&file=producer/report.pdf#seen")
+
+        anna.wait_for_text("#pdf-state", "scripts in the PDF do not run")

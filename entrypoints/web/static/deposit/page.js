@@ -360,7 +360,7 @@ async function resume(id) {
 
 async function listUnfinished() {
   const { drafts } = await request("GET", "/v1/drafts");
-  at("unfinished").hidden = !drafts.length;
+  at("unfinished").hidden = !drafts.length || draft !== null;
   at("unfinished-list").replaceChildren(...drafts.map((one) => {
     const until = new Date(one.expires).toLocaleDateString("en", { day: "numeric", month: "long" });
     const text = one.problem ?? `${counted(one.files, "file")}, ${bytes(one.arrived_bytes)} of ${bytes(one.bytes)} have arrived; kept until ${until}. `;
@@ -392,7 +392,9 @@ function listen() {
   completeChanges();
   for (const id of ["choose-files", "choose-folder"]) {
     at(id).addEventListener("click", () => { at(id).value = ""; }); // the same files may be chosen again
-    at(id).addEventListener("change", () => attempt(() => add(chosen(at(id).files))));
+    const addChosen = () => attempt(() => add(chosen(at(id).files)));
+    at(id).addEventListener("change", addChosen);
+    if (at(id).files.length) addChosen(); // while this script was being loaded
   }
   for (const kind of ["dragover", "dragleave", "drop"]) { // anywhere: a browser would open what is dropped beside
     document.addEventListener(kind, (event) => {
