@@ -31,6 +31,17 @@ DROP = """
 """
 
 
+DROP_UNREADABLE = """
+() => {
+  const refuse = (_, reject) => reject(new DOMException("no", "NotReadableError"));
+  const file = { isFile: true, name: "locked.tif", file: refuse };
+  const folder = { name: "scans", createReader: () => ({ readEntries: (resolve) => resolve([file]) }) };
+  const event = new Event("drop", { bubbles: true });
+  event.dataTransfer = { items: [{ webkitGetAsEntry: () => folder }] };
+  document.body.dispatchEvent(event);
+}
+"""
+
 ENTER_AS_DICTATION_DOES = """
 (field, text) => {
   field.value = text;
@@ -136,6 +147,12 @@ def test_a_folder_is_dropped_with_what_is_in_its_folders(dora: Visitor, tmp_path
     expect(page.get_by_text("2 objects of 2 files")).to_be_visible()
     expect(page.get_by_label("Name of this deposit")).to_have_value("Letters")
     expect(page.get_by_label("Title of row 3")).to_have_value("B")
+
+
+def test_a_dropped_file_that_the_browser_may_not_read_is_named(dora: Visitor) -> None:
+    page = dora.page
+    page.evaluate(DROP_UNREADABLE)
+    expect(page.get_by_role("alert")).to_contain_text("“scans/locked.tif” cannot be read")
 
 
 def test_a_zip_is_one_object_whose_files_are_unpacked(dora: Visitor, web: Web, tmp_path: Path) -> None:

@@ -79,6 +79,7 @@ def test_a_pod_has_no_other_secret() -> None:
     assert mounted.pop("flower") - {"flowerconfig.py"} == TABLE["flower"]
     assert mounted.pop("bytes") == TABLE["split"] | {"ezid_password"}
     assert mounted.pop("all") == TABLE["worker"]
+    assert mounted.pop("redis") == set()
     assert mounted == {name: TABLE[name] for name in ("control", "split", "beat", "web")}
 
 

@@ -31,7 +31,7 @@ PHRASES: dict[str, tuple[int, str]] = {
     "grown": (0, "next inventory"),
     "hopeless": (0, "exhausted"),
     "is at it": (0, "is running"),
-    "kit": (0, "clients"),
+    "(?<!web )kit": (0, "clients"),
     "landed": (11, "downloaded"),
     "landing": (5, "download or workspace"),
     "latch": (0, "attempt guard or lock"),

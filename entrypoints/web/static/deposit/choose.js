@@ -1,4 +1,5 @@
 // What a person chose or dropped: files, with their names relative to it.
+import { Said } from "./requests.js";
 
 // The entries have to be taken from the event at once: afterwards the browser forgets them.
 export async function dropped(transfer) {
@@ -14,14 +15,17 @@ export function chosen(files) {
 }
 
 async function walk(entry, folder, found) {
+  const read = (ask) => new Promise(ask).catch(() => {
+    throw new Said(`“${folder}${entry.name}” cannot be read: look who may open it, then drop it again. Nothing was added.`);
+  });
   if (entry.isFile) {
-    const file = await new Promise((resolve, reject) => entry.file(resolve, reject));
+    const file = await read((resolve, reject) => entry.file(resolve, reject));
     found.push({ name: folder + entry.name, file });
     return;
   }
   const reader = entry.createReader();
   for (;;) { // each call gives some hundred entries, the last one none
-    const some = await new Promise((resolve, reject) => reader.readEntries(resolve, reject));
+    const some = await read((resolve, reject) => reader.readEntries(resolve, reject));
     if (!some.length) return;
     for (const one of some) await walk(one, `${folder}${entry.name}/`, found);
   }
