@@ -1,7 +1,7 @@
 """Previews of PDFs and of images that no browser shows, in a real browser."""
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -56,10 +56,14 @@ def scripted(pdf: bytes) -> bytes:
 
 
 @pytest.fixture(scope="module")
-def files(browser: Chromium) -> dict[str, str | bytes]:
+def pdf(browser: Chromium) -> bytes:
     with browser.window("light", 1280) as page:
         page.set_content(TWO_PAGES)
-        pdf = page.pdf()
+        return page.pdf()
+
+
+@pytest.fixture(scope="module")
+def files(pdf: bytes) -> dict[str, str | bytes]:
     return {
         "report.pdf": pdf,
         "scripted.pdf": scripted(pdf),
@@ -76,6 +80,16 @@ def files(browser: Chromium) -> dict[str, str | bytes]:
 
 @pytest.fixture
 def ark(session: Session, settings: Settings, tmp_path: Path, files: dict[str, str | bytes]) -> str:
+    return entered(session, settings, tmp_path, files)
+
+
+@pytest.fixture
+def ark_of_pdf(session: Session, settings: Settings, tmp_path: Path, pdf: bytes) -> str:
+    return entered(session, settings, tmp_path, {"report.pdf": pdf})
+
+
+def entered(session: Session, settings: Settings, tmp_path: Path, files: Mapping[str, str | bytes]) -> str:
+    """The ARK of a stored object with these files."""
     (tmp_path / "empty").mkdir()
     repository = Repository(settings.home, empty_inventory(tmp_path / "empty"))
     batch = planting.acquired_batch(session, owner="token:anna")
@@ -149,21 +163,21 @@ def test_what_a_pdf_or_an_image_would_do_is_not_done_and_a_sentence_says_what_is
 
 
 def test_a_browser_that_does_not_run_the_frame_of_a_pdf_is_said_to_have_no_preview(
-    settings: Settings, ark: str, browser: Chromium
+    settings: Settings, ark_of_pdf: str, browser: Chromium
 ) -> None:
     with serving(settings) as web, visitor(browser, web.url) as anna:
         anna.log_in(new_token(settings, "anna", Role.DEPOSITOR, ["demo"]))
         anna.page.route("**/static/pdf/frame.js", lambda route: route.abort())
 
-        page = shown(anna, ark, "report.pdf")
+        page = shown(anna, ark_of_pdf, "report.pdf")
 
         expect(page.get_by_text("There is no preview: this browser does not run it.")).to_be_visible()
 
 
-def test_a_pdf_is_seen_in_safari(settings: Settings, ark: str, tmp_path: Path) -> None:
+def test_a_pdf_is_seen_in_safari(settings: Settings, ark_of_pdf: str, tmp_path: Path) -> None:
     with serving(settings) as web, webkit.window(tmp_path) as anna:
         anna.log_in(web.url, new_token(settings, "anna", Role.DEPOSITOR, ["demo"]))
 
-        anna.open(f"{web.url}/objects/{ark}?version=1&file=producer/report.pdf#seen")
+        anna.open(f"{web.url}/objects/{ark_of_pdf}?version=1&file=producer/report.pdf#seen")
 
         anna.wait_for_text("#pdf-state", "scripts in the PDF do not run")
