@@ -58,6 +58,8 @@ _CODES = {
 _NAMESPACES = f' xmlns:premis="{NAMESPACE}" xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance"'
 BEGIN = f"""<?xml version='1.0' encoding='UTF-8'?>\n<premis:premis{_NAMESPACES} version="3.0">\n""".encode()
 END = b"</premis:premis>\n"
+FILE_BEGIN, FILE_END = b'  <premis:object xsi:type="premis:file">', b"</premis:object>"
+"""In the first and in the last line of a file's element; text has neither, because it is escaped."""
 
 PROGRAM = "arkline"
 """The agent of every event that names no other."""
@@ -137,7 +139,7 @@ def file_element(ark: str, of: PremisFile) -> bytes:
     object_id = _escaped(ark)
     declared = _fixity(of.declared, "depositor") if of.declared else ""
     return f"""\
-  <premis:object xsi:type="premis:file">
+{FILE_BEGIN.decode()}
     <premis:objectIdentifier>
       <premis:objectIdentifierType>ARK</premis:objectIdentifierType>
       <premis:objectIdentifierValue>{object_id}/{_escaped(of.identifier)}</premis:objectIdentifierValue>

@@ -12,7 +12,7 @@ import shutil
 import tarfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from importlib import metadata
 from pathlib import Path
@@ -117,16 +117,14 @@ class Bag:
         yield from (Part(name, len(data), (data,)) for name, data in self._texts.items())
         self._premis.seek(0)
         yield Part(PREMIS, self._premis_size, iter(lambda: self._premis.read(READ_CHUNK), b""))
-        yield from (
-            replace(part, path=f"{PAYLOAD}/{part.path}")
-            for part in payload(self._ark, self._version, storage)
-        )
+        yield from payload(self._ark, self._version, storage, f"{PAYLOAD}/")
 
 
-def payload(ark: str, version: InventoryVersion, storage: Storage) -> Iterator[Part]:
-    """The files of the version, compared while they are read; errors as `files_of`."""
+def payload(ark: str, version: InventoryVersion, storage: Storage, folder: str = "") -> Iterator[Part]:
+    """The files of the version in `folder`, compared while they are read; errors as `files_of`."""
     for file, outgoing in files_of(ark, version, storage):
-        yield Part(safe_name(file.path, stored=True), file.size, verified(ark, file, outgoing.pieces))
+        path = f"{folder}{safe_name(file.path, stored=True)}"
+        yield Part(path, file.size, verified(ark, file, outgoing.pieces))
 
 
 def _in_order(version: InventoryVersion) -> list[InventoryFile]:

@@ -8,7 +8,7 @@ that was done, with the time of the work.
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
-from typing import IO
+from typing import IO, cast
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
@@ -224,17 +224,30 @@ def _stored_elements(ark: str, version: InventoryVersion, storage: Storage) -> I
 
 
 def _events_and_agents(document: IO[bytes]) -> Iterator[Element]:
-    # our own document, whose digest has been confirmed
-    steps = ElementTree.iterparse(document, ("start", "end"))  # noqa: S314
+    parser: ElementTree.XMLPullParser[Element] = ElementTree.XMLPullParser(("start", "end"))
     root = None
-    for step, element in steps:
-        if root is None:
-            root = element
-        elif step == "end" and element.tag in (_EVENT, _AGENT, _OBJECT):
-            if element.tag != _OBJECT:
-                yield element
-            # processed elements would fill the memory
-            root.clear()
+    for line in _without_files(document):
+        parser.feed(line)
+        for step, element in cast("Iterator[tuple[str, Element]]", parser.read_events()):
+            if root is None:
+                root = element
+            elif step == "end" and element.tag in (_EVENT, _AGENT, _OBJECT):
+                if element.tag != _OBJECT:
+                    yield element
+                # processed elements would fill the memory
+                root.clear()
+    parser.close()
+
+
+def _without_files(document: IO[bytes]) -> Iterator[bytes]:
+    """The lines of our own document without those of its files, which are most of it: parsing needs long."""
+    inside = False
+    for line in document:
+        inside = inside or line.startswith(premis.FILE_BEGIN)
+        if not inside:
+            yield line
+        elif premis.FILE_END in line:
+            inside = False
 
 
 def _copy(
