@@ -7,8 +7,8 @@ the goal is that of the depositor. `ARKLINE_BENCH_DEPOSITS` (10) versions a seco
 process at the same time. `same_hits`: both databases found the same objects and files in the same order,
 before the deposits began.
 
-`ARKLINE_BENCH_FOLDER`: the objects stay there for later runs; a million need 22 GB and half an hour. PostgreSQL is
-left out where it is not installed, or with `ARKLINE_BENCH_POSTGRESQL=0`.
+`ARKLINE_BENCH_FOLDER`: the objects stay there for later runs; a million need 22 GB and half an hour.
+PostgreSQL is left out where it is not installed, or with `ARKLINE_BENCH_POSTGRESQL=0`.
 """
 
 import multiprocessing
