@@ -112,7 +112,7 @@ class WebContext:
     provider_work: SlowWork = field(default_factory=lambda: SlowWork(of_one=2))
     """Requests to a login provider; one proxy address stands for many people."""
     inventory_seen: Event = field(default_factory=Event)
-    """Set once the inventory was found: if it is missing later, that is an outage, and not a new site."""
+    """Set once the inventory has been found: if it is missing later, that is an outage, not a new site."""
 
     @property
     def settings(self) -> Settings:

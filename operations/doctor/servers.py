@@ -169,7 +169,7 @@ def workers(settings: Settings) -> Iterator[Line]:
 
 
 def _may_be_shared(inventory: URL) -> bool:
-    """Whether several machines can open this SQLite file: containers of one machine have other host names."""
+    """Whether several machines can open this SQLite file; several host names may be those of containers."""
     if inventory.get_backend_name() != "sqlite":
         return False
     return not _file_system_of(Path(inventory.database or "")).startswith(LOCAL)

@@ -226,7 +226,7 @@ def _stored_elements(ark: str, version: InventoryVersion, storage: Storage) -> I
 def _events_and_agents(document: IO[bytes]) -> Iterator[Element]:
     parser: ElementTree.XMLPullParser[Element] = ElementTree.XMLPullParser(("start", "end"))
     root = None
-    for line in _without_files(document):
+    for line in premis.without_files(document):
         parser.feed(line)
         for step, element in cast("Iterator[tuple[str, Element]]", parser.read_events()):
             if root is None:
@@ -237,17 +237,6 @@ def _events_and_agents(document: IO[bytes]) -> Iterator[Element]:
                 # processed elements would fill the memory
                 root.clear()
     parser.close()
-
-
-def _without_files(document: IO[bytes]) -> Iterator[bytes]:
-    """The lines of our own document without those of its files, which are most of it: parsing needs long."""
-    inside = False
-    for line in document:
-        inside = inside or line.startswith(premis.FILE_BEGIN)
-        if not inside:
-            yield line
-        elif premis.FILE_END in line:
-            inside = False
 
 
 def _copy(

@@ -5,14 +5,15 @@ The library of the other browser tests drives only a WebKit of its own, which De
 
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import requests
 
-from entrypoints.stack.child import Command, Process, free_ports
+from entrypoints.stack.child import HOST, Command, Process, ask, free_ports
 from tests.support.polling import eventually
 from tests.support.processes import await_ready
 from tests.support.requirements import unavailable
@@ -78,13 +79,14 @@ def window(folder: Path) -> Iterator[Window]:
     there = Path(f"/tmp/.X11-unix/X{display}").exists  # where X servers listen
     screen = (SCREEN, f":{display}", "-nolisten", "tcp", "-screen", "0", "1400x1000x24")
     driver = (DRIVER, f"--port={port}")
+    serves = partial(ask, port, b"GET /status HTTP/1.0\r\n\r\n", b" 200 OK", seconds=1)
     on_screen = {"DISPLAY": f":{display}"}
     with (
         _running(Command(SCREEN, screen, folder / "screen.log", ready=there)),
-        _running(Command(DRIVER, driver, folder / "driver.log", on_screen, ready=lambda: _serves(port))),
+        _running(Command(DRIVER, driver, folder / "driver.log", on_screen, ready=serves)),
     ):
-        answer = requests.post(f"http://127.0.0.1:{port}/session", json={"capabilities": {}}, timeout=60)
-        opened = Window(f"http://127.0.0.1:{port}/session/{answer.json()['value']['sessionId']}")
+        answer = requests.post(f"http://{HOST}:{port}/session", json={"capabilities": {}}, timeout=60)
+        opened = Window(f"http://{HOST}:{port}/session/{answer.json()['value']['sessionId']}")
         try:
             yield opened
         finally:
@@ -100,9 +102,3 @@ def _running(command: Command) -> Iterator[None]:
         yield
     finally:
         process.stop()
-
-
-def _serves(port: int) -> bool:
-    with suppress(requests.ConnectionError):
-        return bool(requests.get(f"http://127.0.0.1:{port}/status", timeout=10).ok)
-    return False

@@ -53,16 +53,10 @@ PAGES = (
 _HOST = re.compile(r"[\w.:\[\]-]+", re.ASCII)
 
 
-def of_deposit(host: str) -> dict[str, str]:
-    """The headers of the scripts of the deposit page: its worker computes digests."""
-    del host
-    return {"Content-Security-Policy": WITH_WEBASSEMBLY}
-
-
 def of_pdf_frame(host: str) -> dict[str, str]:
     """The headers of the frame that shows a PDF, which has no session and reaches these files alone.
 
-    The frame has no origin, so that what it loads comes from another one; in Safari `'self'` is none then.
+    The frame has no origin. So its files come from another origin, and in Safari `'self'` matches none.
     """
     own = f"'self' http://{host} https://{host}" if _HOST.fullmatch(host) else "'self'"
     return {
@@ -78,7 +72,7 @@ class _Modules(StaticFiles):
     """Scripts that name each other without a version, so that browsers ask whether they are current."""
 
     def __init__(self, name: str, headers: Callable[[str], Mapping[str, str]]) -> None:
-        """`headers`: for the host that the browser names."""
+        """`headers`: returns the headers of an answer; its argument is the Host header of the request."""
         super().__init__(directory=STATIC / name)
         self._headers = headers
 
@@ -99,7 +93,8 @@ def install(app: FastAPI, web: WebContext, flower: str = "") -> None:
     """Add the pages; `flower`: the address of Flower, for a link."""
     app.state.flower = flower
     app.state.whole = WholeFleet(web)
-    app.mount("/static/deposit", _Modules("deposit", of_deposit), name="deposit scripts")
+    deposit = {"Content-Security-Policy": WITH_WEBASSEMBLY}  # its worker computes digests
+    app.mount("/static/deposit", _Modules("deposit", lambda _: deposit), name="deposit scripts")
     app.mount("/static/pdf", _Modules("pdf", of_pdf_frame), name="pdf frame")
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
     for module in PAGES:

@@ -16,7 +16,7 @@ export function chosen(files) {
 
 async function walk(entry, folder, found) {
   const read = (ask) => new Promise(ask).catch(() => {
-    throw new Said(`“${folder}${entry.name}” cannot be read: look who may open it, then drop it again. Nothing was added.`);
+    throw new Said(`“${folder}${entry.name}” cannot be read: check who may open it, then drop it again. Nothing was added.`);
   });
   if (entry.isFile) {
     const file = await read((resolve, reject) => entry.file(resolve, reject));

@@ -19,8 +19,8 @@ async function begin() {
 
 async function digest({ number, file }) {
   const hasher = await hashing;
-  hasher?.init();
   try {
+    hasher?.init();
     await readWhole(file, (piece) => hasher?.update(piece), (read) => postMessage({ number, read }));
     postMessage({ number, sha512: hasher?.digest("hex") ?? null });
   } catch {
