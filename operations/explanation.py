@@ -14,7 +14,7 @@ from operations.reasons import Reason
 from pipeline.attempt import Progress
 from pipeline.causes import FailureCause
 from pipeline.checks import CheckSummary
-from pipeline.errors import Remedy
+from pipeline.errors import Action, Remedy
 from pipeline.humanize import age, ago, counted, duration, in_time, listed, progress
 from pipeline.names import quote_name
 from pipeline.outcome import REMEDIES
@@ -152,6 +152,12 @@ def by(facts: Explanation) -> str:
     return f"{who}{when}" + (f" ({facts.hold_reason})" if facts.hold_reason else "")
 
 
+def _held_alone(facts: Explanation) -> str:
+    if facts.holder:
+        return f"It was put on hold{by(facts)}. Collection {facts.waits_for} is not on hold."
+    return f"Collection {facts.waits_for} is no longer on hold."
+
+
 def _spent(facts: Explanation) -> str:
     return duration(age(facts.holder_since)) if facts.holder_since else "some time"
 
@@ -230,7 +236,8 @@ def _lost(facts: Explanation) -> str:
 
 def _service_down(facts: Explanation) -> str:
     since = f" since {facts.outage_since:%Y-%m-%d %H:%M} UTC" if facts.outage_since else ""
-    remedy = REMEDIES.get(facts.waits_for.partition(":")[0], "")
+    outdated = any(remedy.action is Action.RECONCILE for remedy in facts.remedies)
+    remedy = "" if outdated else REMEDIES.get(facts.waits_for.partition(":")[0], "")
     operator = f" The operator's part: {remedy}." if remedy else ""
     return (
         f"The shared service {facts.waits_for} has been unavailable{since}: {fault(facts)}. "
@@ -312,6 +319,7 @@ def _completed(facts: Explanation) -> str:
 
 
 _SENTENCES: dict[Reason, Callable[[Explanation], str]] = {
+    Reason.HOLD_ENDED: _held_alone,
     Reason.WAITING_FOR_TURN: _turn,
     Reason.BEING_WORKED_ON: _working,
     Reason.WAITING_FOR_HOST: _host,

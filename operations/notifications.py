@@ -22,7 +22,7 @@ from pipeline.notify.subscription import (
     new_id,
 )
 from pipeline.principal import Forbidden, Principal, Role
-from pipeline.records import Record, now
+from pipeline.records import Record, SentRecord, now
 from zkstate.record import subscriptions
 from zkstate.record.subscriptions import Subscribed
 
@@ -38,7 +38,7 @@ OF_ADDRESS = 3
 RENEWED_AFTER = timedelta(hours=1)
 
 
-class NewSubscription(Record):
+class NewSubscription(SentRecord):
     events: tuple[EventKind, ...] = Field(min_length=1, max_length=20)
     mail: str = Field("", max_length=320, description="A mail address; it gets a mail to confirm it.")
     webhook: str = Field("", max_length=2000, description="A URL that gets signed POST requests.")

@@ -46,8 +46,7 @@ class Reason(Documented):
     )
     HOLD_ENDED = (
         "hold-ended",
-        "It is held although its collection is not on hold any more.",
-        "Collection {waits_for} is no longer on hold.",
+        "It is held although its collection is not on hold.",
     )
     COLLECTION_AT_QUOTA = (
         "collection-at-quota",
@@ -226,7 +225,7 @@ class Reason(Documented):
     )
     RECORD_OUTDATED = (
         "record-outdated",
-        "The record was restored from an older backup: nothing is processed.",
+        "The record is older than it was: nothing is processed.",
         "",
         "",
         "the {} is older than it was: nothing is processed",

@@ -33,13 +33,13 @@ WHERE = {
 
 _NEWER = {
     Service.RECORD: "put the newer data back, or stop the fleet and restore the newest backup; if there is "
-    "neither, reconcile, which lets numbers continue beyond those that were given",
-    Service.INVENTORY: "put the newer data back, or reconcile, which makes the missing entries from storage",
+    "neither, repair it, which lets numbers continue beyond those that were given",
+    Service.INVENTORY: "put the newer data back, or repair it, which makes the missing entries from storage",
 }
 
 
 class OutdatedStore(ServiceDown):
-    """A store of this deployment is older than it was: it was restored from a backup."""
+    """A store of this deployment is older than it was, as if restored from a backup."""
 
 
 class Deployment(Record):
@@ -51,7 +51,7 @@ class Deployment(Record):
     created: datetime = Field(default_factory=now)
     mark: int = 0
     """A number that scheduled work increments in the record and then in the inventory: the store that is
-    behind was restored from a backup. In the storage root always 0."""
+    behind is older than it was. In the storage root always 0."""
     broker: str | None = None
     """The database and prefix in Redis that this deployment has claimed; in the record only."""
 
@@ -101,7 +101,7 @@ def foreign(service: Service, place: str, marker: Deployment, expected: str) -> 
 def outdated(service: Service, place: str, evidence: str) -> OutdatedStore:
     return OutdatedStore(
         service,
-        f"{NAMES[service]} {place} is older than it was ({evidence}), so it was restored from a backup: "
+        f"{NAMES[service]} {place} is older than it was ({evidence}), as if restored from a backup: "
         f"{_NEWER[service]}",
     )
 

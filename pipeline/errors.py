@@ -105,7 +105,10 @@ class Action(Documented):
         "raise-share",
         "Raise ARKLINE_SHARE_OF_PLACES, or give the collection limits.jobs_at_work in its profile.",
     )
-    ADD_SPACE = "add-space", "Enlarge working storage or raise its threshold."
+    ADD_SPACE = (
+        "add-space",
+        "Enlarge working storage, raise its threshold, or remove files of other programs from it.",
+    )
 
 
 @dataclass(frozen=True)

@@ -211,7 +211,7 @@ class StoredVersion:
     """When the version's added files were read back; None if not known."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class ReadBackFile:
     """A version's file as it was read back from storage."""
 

@@ -470,6 +470,17 @@ def merge_local_ids(*groups: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for group in groups for name in group if name))
 
 
+LOCAL_ID_LENGTH = 255
+"""Maximum characters; see `pipeline.inventory.tables.ARK_LENGTH`."""
+
+
+def local_id_problem(name: str) -> str | None:
+    """Why no object can have this local id; None if one can."""
+    if 1 <= len(name) <= LOCAL_ID_LENGTH:
+        return None
+    return f"the local id '{name[:80]}' has {len(name)} characters; 1 to {LOCAL_ID_LENGTH} are allowed"
+
+
 def write_local_ids(ids: Iterable[str]) -> str:
     """The text that `parse_local_ids` converts to these ids."""
     return ";".join(name.replace(";", "%sc") for name in ids)

@@ -78,6 +78,12 @@ class Record(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore", ser_json_bytes="utf8")
 
 
+class SentRecord(Record):
+    """The body of a request: a misspelled field would be lost without a word."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
 class RewrittenRecord(Record):
     """A value that is read, changed and written again, preserving the fields of other releases."""
 

@@ -1,14 +1,24 @@
 """Settings, all from the environment: `ARKLINE_` and the field's name in capitals."""
 
+import difflib
 import os
 import re
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
-from pydantic import AliasChoices, Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic import (
+    AliasChoices,
+    BeforeValidator,
+    Field,
+    SecretStr,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 from pydantic_settings import (
     BaseSettings,
     NoDecode,
@@ -52,21 +62,42 @@ GONE = {
 }
 """Removed settings of 0.2.1 -> what replaces them."""
 
+_SIMILAR = 0.8
+"""The variables of plugins, of commands and of the compose file are less similar to a setting
+(`tests/unit/test_settings.py`)."""
 
-def ignored_settings() -> tuple[str, ...]:
-    """A message for every environment variable that was a setting of an earlier release."""
-    names = {name.upper() for name in os.environ}
-    return tuple(
-        f"ARKLINE_{name} is ignored: it is no setting any more ({instead})"
-        for name, instead in GONE.items()
-        if f"ARKLINE_{name}" in names
-    )
 
+def ignored_settings() -> Iterator[str]:
+    """A message for every environment variable that was a setting of an earlier release, or is misspelled."""
+    upper = (name.upper() for name in os.environ)
+    settings = [name.upper() for name in Settings.model_fields]
+    for name in sorted(name.removeprefix(_PREFIX) for name in upper if name.startswith(_PREFIX)):
+        longer = any(name.startswith(f"{setting}_") for setting in settings)  # as those of plugins
+        if name in GONE:
+            yield f"ARKLINE_{name} is ignored: it is no setting any more ({GONE[name]})"
+        elif (
+            name not in settings
+            and not longer
+            and (near := difflib.get_close_matches(name, settings, 1, _SIMILAR))
+        ):
+            yield f"ARKLINE_{name} is ignored: it is no setting; did you mean ARKLINE_{near[0]}?"
+
+
+_PREFIX = "ARKLINE_"
 
 SECRETS = "ARKLINE_SECRETS"
 """Environment variable with the folder of secrets: its file arkline_zk_password holds ARKLINE_ZK_PASSWORD."""
 
 
+_SCHEMES = ("redis", "rediss", "unix")
+_NUMBER = re.compile(r"/?\d*")
+_OPTION = re.compile(
+    r"db|username|password|client_name|protocol|max_connections|health_check_interval|retry_on_timeout|timeout"
+    r"|(?:ssl|socket)_\w+"
+)
+"""Options of a URL of Redis that the library knows: with others, its connections fail one by one."""
+
+LogLevel = Annotated[Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"], BeforeValidator(str.upper)]
 Seconds = Annotated[float, Field(gt=0)]
 Bytes = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1)]
@@ -76,7 +107,7 @@ class EnvironmentSettings(BaseSettings):
     """Settings of the core or a plugin: from the environment, else from the folder in ARKLINE_SECRETS."""
 
     model_config = SettingsConfigDict(
-        env_prefix="ARKLINE_",
+        env_prefix=_PREFIX,
         frozen=True,
         extra="ignore",
         validate_by_name=True,
@@ -106,7 +137,11 @@ def read_settings(kind: type[S]) -> S:
         return kind()
     except ValidationError as error:
         problems = error.errors(include_url=False, include_input=False)
-        messages = [": ".join((*map(_variable, problem["loc"][:1]), problem["msg"])) for problem in problems]
+        messages = [
+            ": ".join((*map(_variable, problem["loc"][:1]), problem["msg"].removeprefix("Value error, ")))
+            for problem in problems
+            if problem["type"] != "default_factory_not_called"  # the default of another setting
+        ]
         raise UsageRefused("; ".join(messages)) from error
 
 
@@ -115,10 +150,28 @@ def _variable(name: int | str) -> str:
     return f"ARKLINE_{str(name).upper().removeprefix('ARKLINE_')}"
 
 
+def _servers(zk_hosts: str) -> tuple[tuple[str, int], ...]:
+    """Host and port of each server; what follows a slash is a path, as kazoo reads it."""
+    return tuple(map(_server, zk_hosts.partition("/")[0].split(",")))
+
+
+def _server(text: str) -> tuple[str, int]:
+    try:
+        parts = urlsplit(f"//{text.lstrip()}")
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host, port = None, None
+    if not host or re.search(r"[\s;@]", parts.netloc) or parts.netloc.endswith(":"):
+        raise ValueError(
+            f"'{text}' names no server: write host:port, or [IPv6 address]:port; with commas between"
+        )
+    return host, port or 2181
+
+
 class Settings(EnvironmentSettings):
     zk_hosts: str = Field("127.0.0.1:2181", description="ZooKeeper servers, host:port, comma separated.")
     zk_root: str = Field("/", description="The znode that contains all others.")
-    zk_session_timeout: Annotated[float, Field(gt=0)] = Field(
+    zk_session_timeout: Annotated[float, Field(ge=1, le=3600)] = Field(
         20,
         description="Seconds until the locks of a dead worker are released; the server allows 2 to 20 ticks.",
     )
@@ -289,14 +342,14 @@ class Settings(EnvironmentSettings):
     public_url: str = Field(
         "",
         pattern=r"^(https?://[^\s/?#]+(/[^\s?#]*)?)?$",
-        description="Address of the site's pages, such as https://deposit.example.org, for links in mails "
-        "and in Flower; empty: they have no links.",
+        description="Address of the site's pages, without a path, as https://deposit.example.org, for "
+        "links in mails and in Flower; empty: they have no links.",
     )
     callback_secret: SecretStr = Field(
         SecretStr(""),
         description="Key to sign callbacks, at least 16 bytes; NAME.secret beside a profile overrides it.",
     )
-    log_level: str = Field("INFO", description="DEBUG, INFO, WARNING or ERROR.")
+    log_level: LogLevel = Field("INFO", description="DEBUG, INFO, WARNING or ERROR.")
 
     @field_validator("broker_url")
     @classmethod
@@ -304,10 +357,12 @@ class Settings(EnvironmentSettings):
         with suppress(ValueError):  # the error's text may quote the password
             parts = urlsplit(value)
             _ = parts.port
-            if parts.scheme in ("redis", "rediss", "unix"):
+            place = parts.path if parts.scheme == "unix" else parts.hostname and _NUMBER.fullmatch(parts.path)
+            known = all(map(_OPTION.fullmatch, parse_qs(parts.query, keep_blank_values=True)))
+            if parts.scheme in _SCHEMES and place and known and "#" not in value:
                 return value
         raise ValueError(
-            "write redis://:PASSWORD@HOST:PORT/NUMBER; in the password '/' is %2F, '@' %40, '#' %23"
+            "write redis://:PASSWORD@HOST:PORT/NUMBER; in the password '/' is %2F, '@' %40, '#' %23, '?' %3F"
         )
 
     @model_validator(mode="after")
@@ -329,6 +384,19 @@ class Settings(EnvironmentSettings):
     def _networks(cls, value: object) -> object:
         return read_networks(value) if isinstance(value, str) else value
 
+    @field_validator("zk_hosts")
+    @classmethod
+    def _names_servers(cls, value: str) -> str:
+        _servers(value)
+        return value
+
+    @field_validator("zk_root")
+    @classmethod
+    def _is_znode(cls, value: str) -> str:
+        if not re.fullmatch(r"/|(/[^/\s]+)+/?", value):
+            raise ValueError("write the path of a znode, as /arkline")
+        return value
+
     @field_validator("public_url")
     @classmethod
     def _has_no_slash_at_its_end(cls, value: str) -> str:
@@ -340,6 +408,11 @@ class Settings(EnvironmentSettings):
         if value is not None and value.parts[:1] == ("s3:",):
             raise ValueError("storage_root is a folder; use ARKLINE_S3_ROOT for a storage root in S3")
         return value
+
+    @property
+    def zk_servers(self) -> tuple[tuple[str, int], ...]:
+        """Host and port of each ZooKeeper server; an IPv6 address has no brackets."""
+        return _servers(self.zk_hosts)
 
     @cached_property
     def data(self) -> Path:

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 from celery.beat import Scheduler, Service
 
-from pipeline.errors import ArklineError
+from pipeline.errors import ArklineError, ServiceUnreachable
 from pipeline.settings import Settings
 from tasks import logs
 from tasks.broker import configured
@@ -64,7 +64,8 @@ def main() -> int:
             lead(session, f"beat {os.uname().nodename}:{os.getpid()}", partial(_tick, settings, session))
     except ArklineError as error:
         logs.log().error("beat stopped", error=str(error))
-        return 1
+        # as at a lost session: which of the two ends it depends on how the service went away
+        return os.EX_TEMPFAIL if isinstance(error, ServiceUnreachable) else 1
     return 0
 
 

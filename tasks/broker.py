@@ -8,6 +8,7 @@ queues in Redis are short, so the queues can be read completely. That shows exac
 message, instead of a guess from how long they wait.
 """
 
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -28,14 +29,36 @@ from tasks.redis_keys import OWN_TURN, client, lists_of, step_of
 from tasks.transport import MAX_MESSAGE, Foreign, ticket_in
 from zkstate.queue import fairness
 
-_SHORT = {"max_retries": 2, "interval_start": 0.1}
-"""Without a limit, kombu retries for ever while Redis is down, and an operator's command would hang."""
+_SHORT = {"max_retries": 2, "interval_start": 0.1, "socket_timeout": 1, "socket_connect_timeout": 1}
+"""Without limits, kombu retries for ever while Redis is away, and an operator's command hangs. In seconds."""
 
 
-def configured(settings: Settings) -> Celery:
+AWAY_FOR = 5.0
+"""Seconds for which a command or a service sends nothing after Redis did not answer."""
+
+
+class Publisher(Celery):
+    """A verb on a thousand jobs waits once for a Redis that is away, and not for each message."""
+
+    _away_until = 0.0
+    """When the next message may be sent, in seconds of the monotonic clock."""
+
+    def send_task(self, *given: Any, **named: Any) -> Any:
+        if time.monotonic() < self._away_until:
+            raise OperationalError("Redis did not answer a moment ago")
+        try:
+            return super().send_task(*given, **named)
+        except OperationalError:
+            self._away_until = time.monotonic() + AWAY_FOR
+            raise
+
+
+def configured(settings: Settings, kind: type[Celery] = Celery) -> Celery:
     """A separate application on the broker of `settings`."""
     transport.register()
-    app = Celery("arkline", set_as_current=False, control="tasks.transport:Control")
+    app = kind(
+        "arkline", set_as_current=False, control="tasks.transport:Control", events="tasks.events:Events"
+    )
     app.config_from_object(celeryconfig)
     options = {**celeryconfig.broker_transport_options, "global_keyprefix": settings.broker_prefix}
     app.conf.update(broker_url=settings.broker_url, broker_transport_options=options)
@@ -44,12 +67,12 @@ def configured(settings: Settings) -> Celery:
 
 @lru_cache(maxsize=8)
 def publisher(settings: Settings) -> Celery:
-    """The application of a command or a service: publishing gives up within a second.
+    """The application of a command or a service: publishing gives up within seconds.
 
     A message that is not sent is left to the sweep. One per settings, because an application owns a pool
     of connections.
     """
-    app = configured(settings)
+    app = configured(settings, Publisher)
     app.conf.broker_transport_options = {**app.conf.broker_transport_options, **_SHORT}
     return app
 

@@ -11,9 +11,11 @@ from collections import deque
 from functools import cached_property
 from typing import Any
 
+import celery.app.events
 import redis
 from celery import Celery, states
 from celery.app.trace import trace_ok_t
+from celery.events import EventDispatcher
 from kombu.exceptions import OperationalError
 
 from pipeline.records import Batch, Job, Ticket
@@ -110,6 +112,19 @@ class TaskEvents:
             buffer_group={"task"},
             buffer_limit=MOST,
         )
+
+
+class Dispatcher(EventDispatcher):
+    """Sends no event again: Celery retries a worker's heartbeat for ever, and a worker that waits for Redis
+    does not notice that it is told to stop.
+    """
+
+    def send(self, *given: Any, **named: Any) -> None:
+        super().send(*given, **{**named, "retry": False})
+
+
+class Events(celery.app.events.Events):
+    dispatcher_cls = "tasks.events:Dispatcher"
 
 
 def _shown(record: Job | Batch) -> str:

@@ -37,15 +37,17 @@ def check_start(context: WorkerContext, session: Session, loaded: R) -> Collecti
     """The outages that end if the work succeeds; None if the record was handed back to wait for one.
 
     A probe starts even if another service is unavailable: otherwise jobs that need both could probe neither.
+    The sweep knew the outage that it probes; this worker may learn of it only later.
     """
-    if not outages.known(session):
-        return ()
     probe: str = loaded.status.probe
-    needed = {*needs_of(context, loaded), *([probe] if probe else ())}
+    probed = {probe} if probe else set()
+    if not probe and not outages.known(session):
+        return ()
+    needed = probed.union(needs_of(context, loaded))
     blocking = [current.outage for current in outages.blocking(session, needed, this_host())]
     local = not any(outage.everywhere for outage in blocking)
     if not blocking or probe or (local and context.may_try(blocking[0].name)):
-        return [outage.name for outage in blocking]
+        return probed.union(outage.name for outage in blocking)
     outage = blocking[0]
     record.hand_back(
         session,

@@ -98,6 +98,9 @@ def end_stalled() -> None:
 INTERVAL = 1.0
 """Seconds between two reads of the record, and between two checks of what was read."""
 
+DRAIN_END = 5.0
+"""Maximum seconds in which a stopping worker ends a drain that lasts until the stop."""
+
 
 @dataclass
 class OwnDrain:
@@ -138,6 +141,8 @@ def _read(session: Session, worker: str, own: OwnDrain, stopped: threading.Event
     """Read the drain until `stopped`, or until this session is refused for ever."""
     while session.usable and not stopped.is_set():
         with suppress(Unreachable):  # the session connects again by itself
+            if not own.known.is_set():  # a worker of this name may have been killed
+                holds.end_with_worker(session, worker)
             own.drained = holds.is_drained(session, worker)
             own.known.set()
         stopped.wait(INTERVAL)
@@ -229,7 +234,7 @@ def connect_signals(context: WorkerContext) -> None:
         worker_ready.connect(lambda **_: keep_claim(settings, own, stopped), weak=False)
         worker_shutting_down.connect(lambda **_: stopped.set(), weak=False)
         following = follow_drains(settings, sender, own_drain, stopped)
-        worker_shutdown.connect(lambda **_: following.join(INTERVAL), weak=False)
+        worker_shutdown.connect(lambda **_: following.join(DRAIN_END), weak=False)
         own_drain.known.wait()
 
     own_drain = OwnDrain(context.serve)
@@ -246,8 +251,16 @@ def connect_signals(context: WorkerContext) -> None:
     worker_process_init.connect(context.note_name, weak=False)
     worker_process_shutdown.connect(lambda **_: context.close(), weak=False)
     worker_shutting_down.connect(partial(_limit_warm_stop, context), weak=False)
-    worker_ready.connect(lambda **_: say_ready(), weak=False)
+    worker_ready.connect(_say_ready_once_subscribed, weak=False)
     worker_ready.connect(start_watchdog, weak=False)
+
+
+def _say_ready_once_subscribed(sender: Any, **_: Any) -> None:
+    """Celery calls a worker ready before it subscribes to remote control: a command in between would be lost.
+
+    The first iteration of the worker's event loop subscribes, and ends when Redis confirms.
+    """
+    sender.hub.call_soon(sender.hub.call_soon, say_ready)
 
 
 def _refuse_other_pools(conf: Any, options: Mapping[str, Any], **_: Any) -> None:

@@ -108,6 +108,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if left_out := nightly.left_out(items):
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]
+    if (process := getattr(config, "workerinput", None)) is not None:
+        items[:] = folders.distributed(items, lambda item: item.path, process["workercount"])
 
 
 CLOSING = 15.0
@@ -205,7 +207,7 @@ def _settings(
     return Settings(
         zk_hosts=zookeeper.hosts,
         zk_root=f"/{own}",
-        zk_session_timeout=4,
+        zk_session_timeout=10,  # the longest that the test servers grant: a busy machine may stop a process
         broker_url=redis_server.url,
         broker_prefix=f"{own}:",
         home=home,

@@ -4,6 +4,7 @@ Standard library only, like tools/bootstrap.py, which calls it. Tests that need 
 or fail if CI=true. Programs are installed without asking, but only by root or in CI.
 """
 
+import os
 import shlex
 import shutil
 import tempfile
@@ -26,7 +27,10 @@ class Program:
 
 
 def _on_path(name: str) -> Callable[[], bool]:
-    return lambda: shutil.which(name) is not None
+    # a plain user's PATH lacks the folders of programs for root
+    return lambda: (
+        shutil.which(name, path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin") is not None
+    )
 
 
 def _below(folder: str, pattern: str) -> Callable[[], bool]:
@@ -46,6 +50,9 @@ PROGRAMS = (
     Program("iptables", "iptables", _on_path("iptables")),
     Program("libfuse3-3", "libfuse", _below("/usr/lib", "*/libfuse3.so.3")),
     Program("openssl", "openssl", _on_path("openssl")),
+    Program("apache2", "Apache", _on_path("apache2")),
+    Program("nginx-light", "nginx", _on_path("nginx")),
+    Program("pgbouncer", "PgBouncer", _on_path("pgbouncer")),
     Program("prometheus", "promtool", _on_path("promtool")),
     Program("chromium", "Chromium", _on_path("chromium")),
     Program("webkit2gtk-driver", "WebKit", _on_path("WebKitWebDriver")),

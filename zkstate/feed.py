@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from datetime import datetime
+from math import inf
 from typing import TypeVar
 
 from kazoo.exceptions import UnimplementedError
@@ -301,7 +302,7 @@ class Feed(AbstractContextManager["Feed"]):
             client.request(requests.MultiRequest(writes)).get(timeout=PROOF_TIMEOUT)
         except (*BROKEN, client.handler.timeout_exception) as error:
             raise self._session.unreachable() from error
-        silent = [path for path in FOLLOWED if self._heard.get(path, 0.0) < began]
+        silent = [path for path in FOLLOWED if self._heard.get(path, -inf) < began]
         if silent:
             raise Unreachable(
                 f"ZooKeeper at {self._session.hosts} accepted a watch of {', '.join(silent)}, and does not "
@@ -311,7 +312,7 @@ class Feed(AbstractContextManager["Feed"]):
         return self._heard_all()
 
     def _heard_all(self) -> float:
-        return min(self._heard.get(path, 0.0) for path in FOLLOWED)
+        return min(self._heard.get(path, -inf) for path in FOLLOWED)
 
     def _on_state(self, state: str) -> None:
         self._on_connection(state == KazooState.CONNECTED)

@@ -11,6 +11,7 @@ import rich.text
 import typer
 
 from entrypoints.cli import exit_codes
+from entrypoints.cli.back_off import BackOff
 from entrypoints.render import screen
 from operations import run
 from pipeline.errors import UsageRefused
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
 R = TypeVar("R", bound="Record")
 
 QUEUED_LATER = (
-    "Redis does not answer, so no worker was notified; nothing is lost: ZooKeeper has the change, and "
-    "the work continues once Redis is back"
+    "Redis takes no message, so no worker was notified; nothing is lost: ZooKeeper has the change, and "
+    "the work continues once Redis takes messages again"
 )
 
 
@@ -71,6 +72,11 @@ def post(site: Client, path: str, kind: type[R], body: Mapping[str, object], **h
     """POST to the site, and show progress until it answers."""
     with attended(site):
         return site.post(path, kind, body, **headers)
+
+
+def back_off() -> BackOff:
+    """Wait for a site that is away, and print the reason."""
+    return BackOff(lambda reason: screen.note(f"{reason}; trying again, for an hour at most"))
 
 
 def confirm(question: str, yes: bool) -> None:

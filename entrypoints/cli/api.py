@@ -32,7 +32,7 @@ from pipeline.attempt import Progress
 from pipeline.codes import ErrorKind
 from pipeline.errors import Action, ArklineError, Remedy, ServiceUnreachable, UsageRefused
 from pipeline.fixity import READ_CHUNK
-from pipeline.http import urls
+from pipeline.http import service, urls
 
 if TYPE_CHECKING:
     from entrypoints.web.in_process import InProcess
@@ -47,10 +47,23 @@ PROBE_TIMEOUT = 2.0
 ANSWER_TIMEOUT = 300.0
 """Seconds to wait for an answer: an upload is synced to disk before it is acknowledged."""
 
+
+class Away(ServiceUnreachable):
+    """The site did not answer, or has no time now; `wait`: the seconds that it asks for, if any."""
+
+    def __init__(self, message: str, wait: float = 0.0) -> None:
+        super().__init__(message)
+        self.wait = wait
+
+
+class RefusedBySite(UsageRefused):
+    """The site refuses the request."""
+
+
 _PROGRESS: TypeAdapter[Progress | None] = TypeAdapter(Progress | None, config=ConfigDict(defer_build=True))
 
 _ERRORS: Mapping[ErrorKind, Callable[[str], ArklineError]] = {
-    ErrorKind.REFUSED: UsageRefused,
+    ErrorKind.REFUSED: RefusedBySite,
     ErrorKind.UNREACHABLE: ServiceUnreachable,
     ErrorKind.DAMAGED: partial(ArklineError, code=codes.REMOTE_DAMAGE),
     ErrorKind.INTERRUPTED: partial(ArklineError, code=codes.REMOTE_INTERRUPTION),
@@ -120,11 +133,22 @@ class Client:
         with self._answer(method, target, data, headers or {}) as answer:
             return answer.data
 
+    def head(self, path: str) -> Mapping[str, str]:
+        """The headers of the answer."""
+        with self._answer("HEAD", path, None, {}) as answer:
+            return answer.headers
+
     def pieces(self, path: str) -> Generator[bytes]:
         """The body of an answer as it arrives; ServiceUnreachable after `timeout` seconds without data."""
-        with self._answer("GET", path, None, {}) as answer:
+        with self.answered(path) as answer:
             while part := answer.read1(READ_CHUNK):  # without a number, an early end is no error
                 yield part
+
+    @contextmanager
+    def answered(self, path: str, headers: Mapping[str, str] = {}) -> Iterator[urllib3.BaseHTTPResponse]:
+        """The answer to a GET, to be read within the block; errors as `request`, also while it is read."""
+        with self._answer("GET", path, None, headers) as answer:
+            yield answer
 
     @contextmanager
     def _answer(
@@ -153,7 +177,7 @@ class Client:
                 yield answer
         except urllib3.exceptions.HTTPError as error:
             why = getattr(error.__cause__, "strerror", None) or _FAULTS.get(type(error), "no connection")
-            raise ServiceUnreachable(
+            raise Away(
                 f"{self.url} does not answer ({why}): check the network and the address, from {self.source}"
             ) from error
 
@@ -239,11 +263,17 @@ def _error_of(answer: urllib3.BaseHTTPResponse, target: str, site: Client) -> Ar
     """The problem in an answer as an error, with the exit code it would have in this process."""
     problem = _problem(answer.data)
     detail = str(problem.get("detail") or f"{target} was answered {answer.status} {answer.reason}")
+    if answer.status == 413 and not problem:
+        detail += ": a server before the site takes no body of this size (nginx: client_max_body_size)"
     if _lacks_reason(problem.get("errors")):
         detail = "a reason is required, and kept in the history: add --reason WHY"
     if answer.status == 401:
         detail = f"{detail} (asked: {site.url}, with the token from {site.source})"
-    error = _ERRORS[_kind(problem, answer.status)](detail)
+    kind = _kind(problem, answer.status)
+    if kind is ErrorKind.UNREACHABLE and answer.status != 507:  # a full disk is for people
+        error: ArklineError = Away(detail, service.retry_after(answer.headers.get("Retry-After")) or 0.0)
+    else:
+        error = _ERRORS[kind](detail)
     return error.with_remedies(*_remedies(problem.get("remedies")))
 
 

@@ -8,8 +8,10 @@ import errno
 import gc
 import logging
 import os
+import shlex
 import sys
 import traceback
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -37,7 +39,7 @@ class ArklineGroup(LazyGroup):
             return answer  # noqa: TRY300
         except ArklineError as error:
             _show(error, str(error), debug)
-            for hint in hints(error.remedies):
+            for hint in _hints(error):
                 typer.secho(f"try: {hint}", fg="yellow" if _coloured() else None, err=True)
             raise typer.Exit(exit_codes.of_error(error)) from error
         except TyperException as error:
@@ -68,6 +70,19 @@ def _show(error: Exception, message: str, debug: bool) -> None:
         traceback.print_exception(error)
     head = typer.style("error:", fg="red", bold=True) if _coloured() else "error:"
     typer.echo(f"{head} {printable(message)}", err=True)
+
+
+def _hints(error: ArklineError) -> Iterable[str]:
+    """What to do; in a shell without settings, to read those of the stack that runs on this machine."""
+    if not any(name.startswith("ARKLINE_") for name in os.environ):
+        from entrypoints.cli import logins  # these take longer than `arkline --help`
+        from entrypoints.stack.home import unread_environment
+
+        if not logins.file().exists() and (file := unread_environment()) is not None:
+            home = file.parent.parent
+            yield f". {shlex.quote(str(file))}: have this shell use the stack that runs in {home}"
+            return
+    yield from hints(error.remedies)
 
 
 def _coloured() -> bool:
@@ -111,7 +126,16 @@ GARBAGE = 50_000
 """Garbage collection threshold in objects: the modules that a command loads are not garbage."""
 
 
+NOT_ON_WINDOWS = (
+    "error: arkline runs on Linux and macOS. On Windows use the repository's pages, or this command in the "
+    "Windows Subsystem for Linux (wsl --install)."
+)
+
+
 def main() -> None:
+    if os.name == "nt":
+        typer.echo(NOT_ON_WINDOWS, err=True)
+        raise SystemExit(exit_codes.REFUSED)
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by the caller
             setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115  # until the process ends

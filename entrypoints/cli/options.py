@@ -163,6 +163,8 @@ class SharedOptions:
         False
     )
     json: Json = False
+    offered: tuple[str, ...] = ()
+    """The options that the command has."""
 
 
 class Shown(StrEnum):
@@ -230,7 +232,8 @@ def _declared(
 
 def _with_options(function: Callable[..., None], names: tuple[str, ...]) -> Callable[..., None]:
     def run(**values: Any) -> None:
-        function(SharedOptions(**{name: values.pop(name) for name in names}), **values)
+        given = {name: values.pop(name) for name in names}
+        function(SharedOptions(**given, offered=names), **values)
 
     hints = get_type_hints(SharedOptions, include_extras=True)
     _, *own = inspect.signature(function, eval_str=True).parameters.values()

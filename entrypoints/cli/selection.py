@@ -20,15 +20,18 @@ if TYPE_CHECKING:
 PAGE = 500
 """Maximum rows per page."""
 
+_FILTERS = ("batch", "profile", "state", "cause", "older_than")
+
 
 def are_named(options: SharedOptions) -> bool:
     """True for ids, False for a filter; UsageRefused for neither or both."""
-    if bool(options.ids) == is_filtered(options):
-        raise UsageRefused(
-            "specify ids of jobs or batches, or select jobs by --batch, --profile, --state, --cause or "
-            "--older-than"
-        )
-    return bool(options.ids)
+    if bool(options.ids) != is_filtered(options):
+        return bool(options.ids)
+    *others, last = (f"--{name.replace('_', '-')}" for name in _FILTERS if name in options.offered)
+    filters = f"{', '.join(others)} or {last}"
+    if options.ids:
+        raise UsageRefused(f"specify ids or select jobs by {filters}, not both")
+    raise UsageRefused(f"specify ids of jobs or batches, or select jobs by {filters}")
 
 
 def is_filtered(options: SharedOptions) -> bool:

@@ -78,21 +78,24 @@ def readings(site: api.Client, read: Callable[[api.Client], R]) -> Iterator[tupl
     stream, pause = replace(site, timeout=SILENCE), PAUSE
     value = read(site)
     yield value, views.WHY_STALE if _stale(value) else ""
-    while True:
-        problem = ""
-        try:
-            for piece in stream.pieces("/v1/events"):  # the first event comes at once
-                if b"\n\n" not in piece:
-                    continue  # the beginning of an event
-                value = read(stream)
-                yield value, views.WHY_STALE if _stale(value) else ""
-                pause = PAUSE
-                time.sleep(PAUSE)
-        except ServiceUnreachable as error:
-            problem = str(error)
-            yield value, problem
-        time.sleep(pause)
-        pause = min(2 * pause, LONGEST_PAUSE)
+    with screen.lost_interrupts() as check:
+        while True:
+            problem = ""
+            try:
+                for piece in stream.pieces("/v1/events"):  # the first event comes at once
+                    check()
+                    if b"\n\n" not in piece:
+                        continue  # the beginning of an event
+                    value = read(stream)
+                    yield value, views.WHY_STALE if _stale(value) else ""
+                    pause = PAUSE
+                    time.sleep(PAUSE)
+            except ServiceUnreachable as error:
+                problem = str(error)
+                yield value, problem
+            check()
+            time.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
 
 
 def noting(back: str = "the site answers again") -> Callable[[str], None]:

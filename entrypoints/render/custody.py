@@ -44,6 +44,9 @@ MAX_PROBLEMS = 100
 
 SHOWN_EVENTS = 20
 
+SHOWN_DAMAGE = 3
+"""Lines of the damage of a failed event in the table of events; --json has all."""
+
 _NOT_RECORDED = "not recorded"
 
 
@@ -129,10 +132,17 @@ def _events(timeline: Sequence[ObjectEvent]) -> None:
             "outcome",
             lambda event: Text(event.outcome, "bold red") if event.outcome == FAIL else event.outcome,
         ),
-        Column("what", lambda event: event.detail, long=True),
+        Column("what", _what, long=True),
     )
     if len(timeline) > SHOWN_EVENTS:
         screen.note(f"{len(timeline) - SHOWN_EVENTS:,} earlier events: --json has them all", "")
+
+
+def _what(event: ObjectEvent) -> str:
+    """What was done and, of an event that failed, the damage."""
+    damage = event.note.splitlines() if event.outcome == FAIL else []
+    more = [f"and {len(damage) - SHOWN_DAMAGE:,} more"] if len(damage) > SHOWN_DAMAGE else []
+    return "; ".join((event.detail, *damage[:SHOWN_DAMAGE], *more))
 
 
 def _local_if_recorded(moment: datetime | None) -> str:

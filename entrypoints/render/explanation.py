@@ -55,7 +55,7 @@ def _opening(facts: Explanation) -> str:
 
 
 def _closing(facts: Explanation) -> str:
-    if facts.reason is Reason.SERVICE_DOWN:
+    if facts.reason is Reason.SERVICE_DOWN and not facts.remedies:
         return ""  # the sentence before it includes the operator's part
     if facts.moves_itself:
         return "No action is needed now." if facts.afterwards else "No action is needed."

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from rich.text import Text
 
 from entrypoints.render import screen, views
-from entrypoints.render.remedies import hints
+from entrypoints.render.remedies import command, hints
 from entrypoints.render.screen import Column
 from operations.board import values
 from operations.fleet import working_storage
@@ -124,8 +124,15 @@ def _outages(health: FleetHealth) -> Iterator[tuple[str, str]]:
         if outage.service == Service.RECORD:
             continue  # shown above
         yield "outage", outage_text(outage)
-        if remedy := REMEDIES.get(outage.service):
+        if not outage.remedies and (remedy := outage_remedy(outage)):
             yield "try", remedy
+
+
+def outage_remedy(outage: OutageView) -> str:
+    """What an operator does about the outage, as the end of a sentence."""
+    if outage.remedies:
+        return "; ".join(f"{one.action.doc.rstrip('.')} ({command(one)})" for one in outage.remedies)
+    return REMEDIES.get(outage.service, "")
 
 
 def outage_text(outage: OutageView) -> str:
@@ -252,7 +259,10 @@ def plan(done: FleetPlan) -> None:
         (
             ("backlog", f"{counted(done.jobs, 'job')}{expected}"),
             ("rate", "" if done.per_hour is None else f"{done.per_hour:,.0f} jobs an hour"),
-            ("measured", f"{counted(done.measured, 'object')} stored within the last hour"),
+            (
+                "measured",
+                f"{counted(done.measured, 'object')} of batches in progress, stored within the last hour",
+            ),
             ("fleet now", _workers(done.workers, done.processes)),
             ("time left", "not known" if done.seconds_left is None else duration(done.seconds_left)),
             (f"within {duration(done.within)}", needed),

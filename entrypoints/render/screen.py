@@ -182,6 +182,32 @@ def interruptible() -> Iterator[Callable[[], bool]]:
         signal.signal(signal.SIGINT, previous)
 
 
+@contextmanager
+def lost_interrupts() -> Iterator[Callable[[], None]]:
+    """Yields a function that raises KeyboardInterrupt if Ctrl-C was pressed, which interrupts as usual, too.
+
+    Python drops an exception that is raised while a finalizer runs, such as that of an answer.
+    """
+    pressed = False
+
+    def on_signal(_number: int, _frame: FrameType | None) -> None:
+        nonlocal pressed
+        pressed = True
+        check()
+
+    def check() -> None:
+        if pressed:
+            raise KeyboardInterrupt
+
+    previous = signal.getsignal(signal.SIGINT)
+    if previous is not signal.SIG_IGN:  # as below nohup
+        signal.signal(signal.SIGINT, on_signal)
+    try:
+        yield check
+    finally:
+        signal.signal(signal.SIGINT, previous)
+
+
 def style_of(name: str) -> str:
     return _STYLES.get(name, _AT_WORK)
 

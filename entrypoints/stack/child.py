@@ -246,7 +246,7 @@ class Process:
             text = self.command.log.read_text(errors="replace")
         except FileNotFoundError:
             return ""
-        return "\n".join(text.splitlines()[-count:])
+        return "\n".join(text.splitlines()[-count:]).expandtabs()
 
     def crash_error(self) -> ArklineError:
         """The error for a process that exited, or did not become ready in time."""

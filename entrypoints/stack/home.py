@@ -27,6 +27,13 @@ from pipeline.inventory.sql import SqlInventory, open_inventory
 from pipeline.principal import Interface, Principal, Role
 from pipeline.settings import Settings
 
+
+def default_home() -> Path:
+    """The user's data folder for arkline, by the XDG base directory specification."""
+    base = os.environ.get("XDG_DATA_HOME") or str(Path.home() / ".local" / "share")
+    return Path(base) / "arkline"
+
+
 NUMBER_WAIT = 10.0
 """Seconds to wait until the locking process has written its id, or has ended."""
 
@@ -107,6 +114,17 @@ def info_path(home: Path) -> Path:
 
 def environment_path(home: Path) -> Path:
     return home / "run" / "environment"
+
+
+def unread_environment() -> Path | None:
+    """The environment file of this user's stack that runs in the default folder, or in that of `./dev up`."""
+    for home in (default_home(), Path("var").absolute()):
+        file = environment_path(home)
+        # what another user wrote is not to be executed
+        is_own = os.access(file, os.R_OK) and file.stat().st_uid == os.getuid()
+        if is_own and running_pid(home) is not None:
+            return file
+    return None
 
 
 LOCK = "lock"

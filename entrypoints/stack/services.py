@@ -56,6 +56,8 @@ class StackConfig:
     concurrency: int = 2
     zookeeper: Path | None = None
     """The folder of an unpacked ZooKeeper distribution; None: the system's packages, or ZOOKEEPER_HOME."""
+    servers_only: bool = False
+    """ZooKeeper and Redis alone: a record is restored while no process works on it."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Passed to every process, overriding variables already set."""
     stop_command: str = "arkline standalone stop"
@@ -282,6 +284,7 @@ def prepare_zookeeper(
             str(folder / "zoo.cfg"),
         ),
         log=(log_folder or folder).absolute() / "zookeeper.log",
+        environment={"LC_ALL": "C.UTF-8"},  # with `C`, Java finds no folder whose name is not in ASCII
         clean=frozenset({0, JAVA_TERMINATED}),
         lock=folder / "lock",
     )

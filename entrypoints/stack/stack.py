@@ -66,35 +66,20 @@ def running(
         started = servers(config)
         environment = child_environment(config, started)
         settings = _settings(environment)
-        workers = [
-            *reserved_workers(config, environment),
-            *(worker(config, number, environment) for number in range(1, config.workers + 1)),
-        ]
-        beats = [beat(config, number, environment) for number in (1, 2)]
-        (port, web_port), password = free_ports(2), secrets.token_urlsafe(12)
-        web_port = int(environment.get("ARKLINE_WEB_PORT") or web_port)
-        web_url, flower_url = f"http://{HOST}:{web_port}/", f"http://{HOST}:{port}/"
-        others = [
-            *beats,
-            web(config, web_port, {**environment, "ARKLINE_FLOWER_URL": flower_url}),
-            flower(config, port, password, web_url, environment),
-        ]
+        fleet, pages = _fleet(config, environment) if not config.servers_only else ((), {})
 
         @cache
         def token() -> str:
             """Read once the workers, which create the inventory, are ready."""
-            return kept_token(home, settings)
+            return kept_token(home, settings) if fleet else ""
 
         def info() -> StackInfo:
             return StackInfo(
                 pid=os.getpid(),
                 zk_hosts=started.zk_hosts,
                 broker_url=started.broker_url,
-                web_url=web_url,
                 token=token(),
-                flower_url=flower_url,
-                flower_user=FLOWER_USER,
-                flower_password=password,
+                **pages,
                 environment=environment,
                 services={
                     process.name: {"pid": process.pid, "log": str(process.command.log)}
@@ -102,7 +87,7 @@ def running(
                 },
             )
 
-        tiers = (started.services, [*workers, *others])
+        tiers = (started.services, fleet)
         _keep_previous_logs(command for tier in tiers for command in tier)
         supervisor = Supervisor(tiers, signals, say, lambda: write_info(home, info()))
         try:
@@ -113,6 +98,22 @@ def running(
             began = time.monotonic()
             supervisor.stop()
             say(f"stopped after {time.monotonic() - began:.1f} s")
+
+
+def _fleet(config: StackConfig, environment: dict[str, str]) -> tuple[tuple[Command, ...], dict[str, str]]:
+    """Workers, beats, pages and Flower, and the fields of the info about the last two."""
+    (port, web_port), password = free_ports(2), secrets.token_urlsafe(12)
+    web_port = int(environment.get("ARKLINE_WEB_PORT") or web_port)
+    web_url, flower_url = f"http://{HOST}:{web_port}/", f"http://{HOST}:{port}/"
+    commands = (
+        *reserved_workers(config, environment),
+        *(worker(config, number, environment) for number in range(1, config.workers + 1)),
+        *(beat(config, number, environment) for number in (1, 2)),
+        web(config, web_port, {**environment, "ARKLINE_FLOWER_URL": flower_url}),
+        flower(config, port, password, web_url, environment),
+    )
+    login = {"flower_user": FLOWER_USER, "flower_password": password}
+    return commands, {"web_url": web_url, "flower_url": flower_url, **login}
 
 
 def _keep_previous_logs(commands: Iterable[Command]) -> None:
@@ -138,12 +139,6 @@ SAMPLE_PROFILES = Path(__file__).with_name("profiles")
 """Profiles of a new stack, unless ARKLINE_PROFILES names another folder."""
 
 
-def default_home() -> Path:
-    """The user's data folder for arkline, by the XDG base directory specification."""
-    base = os.environ.get("XDG_DATA_HOME") or str(Path.home() / ".local" / "share")
-    return Path(base) / "arkline"
-
-
 def run(config: StackConfig, say: Callable[[str], None], ready: Callable[[StackInfo], None]) -> None:
     """Run a stack until a stop signal; calls `ready` once every service is ready."""
     keep_private()
@@ -167,6 +162,8 @@ def start_in_background(config: StackConfig) -> StackInfo:
     log = home / "log" / "standalone.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     options = [f"--home={home}", f"--workers={config.workers}", f"--concurrency={config.concurrency}"]
+    if config.servers_only:
+        options.append("--servers-only")
     if config.zookeeper is not None:
         options.append(f"--zookeeper={config.zookeeper.absolute()}")
     with open_private(log) as stream:
@@ -200,6 +197,7 @@ def stop(home: Path) -> float | None:
         return None
     began = time.monotonic()
     os.kill(pid, signal.SIGTERM)
+    os.kill(pid, signal.SIGCONT)  # a stopped process would not receive it
     while running_pid(home) == pid:
         if time.monotonic() - began > STOP_SECONDS:
             raise ServiceUnreachable(f"process {pid} still runs after {STOP_SECONDS} s; see {home / 'log'}")

@@ -107,13 +107,17 @@ def create_app(
         openapi_url="/openapi.json",
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
         lifespan=lifespan,
-        responses={"default": {"model": problems.Problem, "description": "A problem, as RFC 9457 has it."}},
+        responses=problems.RESPONSES,
     )
     app.state.context, app.state.hosts = context, read_hosts(hosts)
     problems.install(app)
     served = routers()
+    app.state.links = about.links_of(served)
     for router in served:
-        app.include_router(router)
+        if router in ROUTERS:
+            app.router.routes.extend(router.routes)  # to include a router describes its routes once more
+        else:
+            app.include_router(router)
     if context is not None and pages:
         install.install(app, context, flower)
         served += tuple(module.router for module in install.PAGES)

@@ -159,11 +159,15 @@ def counted(request: Request) -> Principal:
 
 def count(request: Request, caller: Principal) -> Principal:
     context = context_of(request)
-    context.rate_limit.count(caller.name)
+    (context.rate_limit_of_files if _brings_a_file(request) else context.rate_limit).count(caller.name)
     context.in_progress.count(request, caller.name)
     request.state.principal = caller
     request.state.check_again = partial(check_again, request, caller)
     return caller
+
+
+def _brings_a_file(request: Request) -> bool:
+    return request.method in ("PUT", "PATCH") and request.url.path.startswith("/v1/uploads/")
 
 
 def needs(role: Role) -> Callable[..., Principal]:

@@ -13,6 +13,7 @@ from fastapi import APIRouter
 from starlette.requests import HTTPConnection
 
 from entrypoints.web.limits import (
+    FILES_PER_MINUTE,
     LOGIN_CODES_PER_MINUTE,
     LOGIN_POLLS_PER_MINUTE,
     LOGIN_STARTS_PER_MINUTE,
@@ -87,6 +88,7 @@ class WebContext:
     streams: Streams = field(default_factory=Streams)
     in_progress: InProgress = field(default_factory=InProgress)
     rate_limit: RateLimit = field(default_factory=lambda: RateLimit(REQUESTS_PER_MINUTE))
+    rate_limit_of_files: RateLimit = field(default_factory=lambda: RateLimit(FILES_PER_MINUTE, "files"))
     wrong_tokens: WrongTokens = field(default_factory=lambda: WrongTokens(WRONG_TOKENS_PER_MINUTE))
     login_starts: Attempts = field(default_factory=lambda: Attempts(LOGIN_STARTS_PER_MINUTE))
     login_polls: Attempts = field(default_factory=lambda: Attempts(LOGIN_POLLS_PER_MINUTE))
@@ -113,6 +115,16 @@ class WebContext:
     """Requests to a login provider; one proxy address stands for many people."""
     inventory_seen: Event = field(default_factory=Event)
     """Set once the inventory has been found: if it is missing later, that is an outage, not a new site."""
+
+    def __post_init__(self) -> None:
+        """Compute what threads share while there is one: from Python 3.12 on, two could compute it twice.
+
+        Except the login, because a mistake in its settings is raised.
+        """
+        for owner in (self, self.site):
+            for name, value in vars(type(owner)).items():
+                if isinstance(value, cached_property) and name != "login":
+                    getattr(owner, name)
 
     @property
     def settings(self) -> Settings:

@@ -135,7 +135,7 @@ class _Exchange(io.RawIOBase):
         self._sent = False
         self._left = asyncio.Event()
         self._parts: queue.SimpleQueue[Message | BaseException | None] = queue.SimpleQueue()
-        self._rest = b""
+        self._rest = memoryview(b"")  # of an answer of 100 MB, no part is copied for each part that is read
         self._ended = False
 
     async def receive(self) -> Message:
@@ -174,7 +174,7 @@ class _Exchange(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         while not self._rest and (message := self.next()) is not None:
-            self._rest = message.get("body", b"")
+            self._rest = memoryview(message.get("body", b""))
         part, self._rest = self._rest[: len(buffer)], self._rest[len(buffer) :]
         buffer[: len(part)] = part
         return len(part)

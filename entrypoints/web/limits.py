@@ -33,6 +33,10 @@ from pipeline.outcome import AttemptOver
 from tasks.logs import log
 
 REQUESTS_PER_MINUTE = 1200
+FILES_PER_MINUTE = 12_000
+"""Requests that bring a file to an upload: a deposit may have tens of thousands of files, and their bytes
+have a quota."""
+
 WRONG_TOKENS_PER_MINUTE = 30
 LOGIN_STARTS_PER_MINUTE = 20
 LOGIN_POLLS_PER_MINUTE = 20
@@ -76,23 +80,31 @@ class _Window:
         self._most = per_minute
         self._item = RateLimitItemPerMinute(per_minute)
         self._limiter = FixedWindowRateLimiter(MemoryStorage())
+        self._guard = threading.Lock()
+        """Two threads at the same moment would start the library's timer twice, which is an error."""
 
     def _wait(self, key: str, *, counts: bool = True) -> int:
         """Seconds until the key may continue; 0 if there is room for an event; `counts` uses it up."""
-        if (self._limiter.hit if counts else self._limiter.test)(self._item, key):
-            return 0
-        end = self._limiter.get_window_stats(self._item, key).reset_time
+        with self._guard:
+            if (self._limiter.hit if counts else self._limiter.test)(self._item, key):
+                return 0
+            end = self._limiter.get_window_stats(self._item, key).reset_time
         return max(1, math.ceil(end - time.time()))
 
 
 class RateLimit(_Window):
-    """Limits requests per token."""
+    """Limits the requests of a token; `what`: their name in messages, in the plural."""
+
+    def __init__(self, per_minute: int, what: str = "requests") -> None:
+        super().__init__(per_minute)
+        self._what = what
 
     def count(self, token_name: str) -> None:
         """`too-many-requests` if this request exceeds the limit."""
         if wait := self._wait(token_name):
             raise TooMany(
-                f"the token {token_name} has sent more than {self._most} requests in a minute: wait", wait
+                f"the token {token_name} has sent more than {self._most:,} {self._what} in a minute: wait",
+                wait,
             )
 
 

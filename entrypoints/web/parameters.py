@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Protocol, Self, TypeVar
 
 from fastapi import Body, Header, Path, Query, Request, Response
-from pydantic import Field
+from pydantic import Field, StringConstraints
 
 from operations.board.values import BatchSearch, JobSearch
 from pipeline.errors import UsageRefused
 from pipeline.outcome import WaitKind
-from pipeline.records import Record
+from pipeline.records import Record, SentRecord
 from pipeline.states import BatchState, FailureKind, JobState
 
 
@@ -81,21 +81,24 @@ Text = Annotated[str | None, Query(max_length=255)]
 
 REASON_LIMIT = 500
 
+ReasonText = Annotated[str, StringConstraints(strip_whitespace=True)]
+"""Blank is empty, which is refused where a reason is required."""
 
-class Reason(Record):
+
+class Reason(SentRecord):
     """Why somebody acts; it is recorded with the act."""
 
-    reason: str = Field("", max_length=REASON_LIMIT, examples=["the source is back"])
+    reason: ReasonText = Field("", max_length=REASON_LIMIT, examples=["the source is back"])
 
 
 NO_REASON = Reason(reason="")
 Given = Annotated[Reason, Body()]
 
 
-class RequiredReason(Record):
+class RequiredReason(SentRecord):
     """Why somebody acts; it is recorded with the act."""
 
-    reason: str = Field(min_length=1, max_length=REASON_LIMIT, examples=["deposited twice by mistake"])
+    reason: ReasonText = Field(min_length=1, max_length=REASON_LIMIT, examples=["deposited twice by mistake"])
 
 
 def job_search(  # noqa: PLR0913 - the conditions of one filter

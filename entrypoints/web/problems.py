@@ -57,6 +57,12 @@ class Problem(Record):
     request_id: str = ""
 
 
+RESPONSES: dict[int | str, dict[str, Any]] = {
+    "default": {"model": Problem, "description": "A problem, as RFC 9457 has it."}
+}
+"""For the document of the API: what any operation may answer."""
+
+
 def code_of(error: ArklineError) -> Code:
     """The code that the API shows: the error's own, or that of its nearest base class with a status."""
     of_types = (kind.code for kind in type(error).__mro__ if issubclass(kind, ArklineError))
@@ -137,6 +143,13 @@ def _is_json(request: Request) -> bool:
     return given.startswith("application/") and (given == "application/json" or given.endswith("+json"))
 
 
+def _said(invalid: Mapping[str, Any]) -> str:
+    if invalid["type"] != "extra_forbidden":
+        return str(invalid["msg"])
+    kind = "parameter" if invalid["loc"][0] == "query" else "field"
+    return f"is no {kind} of this request (/docs has them)"
+
+
 def install(app: FastAPI) -> None:
     """Answer every error as a problem."""
 
@@ -158,7 +171,7 @@ def install(app: FastAPI) -> None:
         if isinstance(error.body, bytes) and not _is_json(request):
             refusal = "the body is not of the type application/json: send it with that Content-Type"
             return answer(http_problem(request, 415, refusal))
-        errors = tuple({"at": list(problem["loc"]), "message": problem["msg"]} for problem in error.errors())
+        errors = tuple({"at": list(one["loc"]), "message": _said(one)} for one in error.errors())
         described = "; ".join(f"{'.'.join(map(str, row['at']))}: {row['message']}" for row in errors)
         return answer(http_problem(request, 422, described, errors))
 

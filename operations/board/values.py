@@ -9,7 +9,7 @@ from pydantic import Field
 from pipeline.causes import FailureCause, Owner
 from pipeline.outcome import WaitKind
 from pipeline.principal import Interface, Principal, Role
-from pipeline.records import Record
+from pipeline.records import Record, SentRecord
 from pipeline.states import BatchState, FailureKind, JobState, Room
 from zkstate.queue.listings import Unreadable
 
@@ -36,7 +36,7 @@ def scope_of(principal: Principal) -> Scope:
     return Scope(collections=principal.collections, owner=owner)
 
 
-class JobSearch(Record):
+class JobSearch(SentRecord):
     """Which jobs: every condition that is given has to hold."""
 
     state: JobState | None = None

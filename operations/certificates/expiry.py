@@ -36,9 +36,8 @@ def servers(settings: Settings) -> Iterator[tuple[str, ssl.SSLContext, str, int]
     """Name, context, host and port of each server that is used with TLS."""
     with suppress(OSError):
         if settings.zk_tls_ca:
-            for address in settings.zk_hosts.partition("/")[0].split(","):
-                host, _, port = address.strip().rpartition(":")
-                yield "zookeeper", tls_context(settings), host, int(port)
+            for host, port in settings.zk_servers:
+                yield "zookeeper", tls_context(settings), host, port
         broker = urlsplit(settings.broker_url)
         if broker.scheme == "rediss" and broker.hostname:
             files = broker_files(settings)

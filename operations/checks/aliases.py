@@ -1,4 +1,4 @@
-"""The documents of `audit` and `reconcile`, which release 0.3 keeps as aliases of `check`."""
+"""The documents of `audit` and `reconcile`, the older names of `check`."""
 
 from collections import Counter
 

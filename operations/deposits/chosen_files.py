@@ -2,11 +2,12 @@
 
 import difflib
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from functools import cached_property
 from pathlib import PurePosixPath
 
-from pipeline.names import quote_name
+from pipeline.containers.bag import DECLARATION, may_declare
+from pipeline.names import is_system_file, quote_name
 
 NEAR = 3
 """Maximum names suggested for a missing file."""
@@ -17,6 +18,22 @@ suffix alone are found without."""
 
 _SIMILAR = 0.8
 """Minimum similarity, from 0 to 1, at which one name is suggested for another: img_1.jpg for img-1.jpg."""
+
+
+def left_out(names: Collection[str], *, one_object: bool) -> tuple[str, ...]:
+    """Those of a folder's files that an operating system made for itself, which are not deposited.
+
+    `one_object`: all files become one object. A bag in it is compared with its manifests, which list such
+    files if they were there when the bag was made: it stays whole.
+    """
+    bags = set[str]()
+    if one_object:
+        bags = {name.removesuffix(DECLARATION) for name in names if may_declare(name)}
+    if "" in bags:
+        return ()
+    return tuple(
+        name for name in names if is_system_file(name) and "".join(name.partition("/")[:2]) not in bags
+    )
 
 
 class ChosenFiles:

@@ -21,9 +21,10 @@ from pydantic import Field
 
 from operations.deposits import submission, uploads
 from operations.deposits.corrections import Cells, carried
-from operations.deposits.draft_plan import DraftPlan, plan_draft
+from operations.deposits.draft_plan import DraftPlan, omitted_of, plan_draft
 from operations.deposits.draft_preview import PAGE, DraftList, DraftRow, DraftView, Preview, preview_of
-from operations.deposits.local_deposit import FILES, arrived_row, payload_name
+from operations.deposits.local_deposit import FILES
+from operations.deposits.local_upload import arrived_row, payload_name
 from operations.deposits.validation import check_manifest_size
 from operations.site import Site
 from pipeline import codes
@@ -33,7 +34,7 @@ from pipeline.errors import UsageRefused
 from pipeline.fixity import OF_RECORD, Digest
 from pipeline.manifests import checkm
 from pipeline.manifests.checkm import ManifestError, Row
-from pipeline.names import UploadAddress, is_system_file, is_upload, quote_name
+from pipeline.names import UploadAddress, is_upload, quote_name
 from pipeline.principal import Principal, Role
 from pipeline.profiles.profile import Profile
 from pipeline.records import Batch, Record, Submission, SubmissionType
@@ -174,7 +175,8 @@ def _row_of(site: Site, principal: Principal, upload: str) -> DraftRow | None:
         return None
     arrived = Arrived(root, upload)
     own = saved.table if saved.objects is Objects.TABLE else None  # it has no prefix in the upload
-    files = [file for file in saved.files if not is_system_file(file.name)]
+    omitted = omitted_of(saved)
+    files = [file for file in saved.files if file.name not in omitted]
     names = (file.name if file.name == own else FILES + file.name for file in files)
     sizes = [size for name in names if (size := arrived.size(name)) is not None]
     return DraftRow(

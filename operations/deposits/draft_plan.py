@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 
-from operations.deposits.chosen_files import ChosenFiles, missing
+from operations.deposits.chosen_files import ChosenFiles, left_out, missing
 from operations.deposits.judgement import judge
 from operations.deposits.local_deposit import FILES
 from operations.deposits.planned import FieldProblem, NamedObject, ObjectFile, of_row
@@ -24,7 +24,6 @@ from pipeline.names import (
     foreign_upload,
     is_ark,
     is_local,
-    is_system_file,
     quote_name,
 )
 from pipeline.profiles.profile import Profile
@@ -118,9 +117,15 @@ class DraftPlan:
                     planned.add(problem.message, named, error=True)
 
 
+def omitted_of(draft: Draft) -> frozenset[str]:
+    """The names of the chosen files that are not deposited."""
+    return frozenset(left_out([file.name for file in draft.files], one_object=draft.objects is Objects.ONE))
+
+
 def plan_draft(upload: str, draft: Draft, table: TableContent | None) -> DraftPlan:
     """The plan of the draft; `table`: None if it has none, or one that cannot be read."""
-    system = {file.name: file for file in draft.files if is_system_file(file.name)}
+    omitted = omitted_of(draft)
+    system = {file.name: file for file in draft.files if file.name in omitted}
     chosen = {file.name: file for file in draft.files if file.name not in system}
     if draft.objects is Objects.TABLE:
         own = chosen.pop(draft.table or "", None)

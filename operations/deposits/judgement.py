@@ -8,6 +8,7 @@ consent are judged by the functions that a job's steps call, so that a job is re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 
 from operations.deposits.planned import (
     NEW_VERSION,
@@ -132,8 +133,10 @@ def _identified(one: NamedObject, known: _Known) -> tuple[str | None, FieldProbl
     named = {name: known.arks[name] for name in one.local_id if name in known.arks}
     field = "ark" if one.primary_id else "local_id"
     try:
-        metadata.check_number(one.local_id)
+        metadata.check_local_ids(one.local_id)
         ark = minter.named_ark(one.primary_id or None, named, known.placements.__contains__)
+        if ark is None and not _may_name_itself(one, known):
+            minter.check_reset(known.submission, known.profile, one.local_id)
     except StepFailed as failure:
         return None, FieldProblem(message=failure.message, field=field)
     if ark is None:
@@ -141,6 +144,13 @@ def _identified(one: NamedObject, known: _Known) -> tuple[str | None, FieldProbl
     placement = known.placements.get(ark)
     problem = minter.ownership_problem(ark, known.profile, placement, given=bool(one.primary_id))
     return (None, FieldProblem(message=problem, field=field)) if problem else (ark, None)
+
+
+def _may_name_itself(one: NamedObject, known: _Known) -> bool:
+    """Whether a file of the object, perhaps one that is not known yet, may give further local ids."""
+    if one.files is None or one.more_files or known.submission.type in _OF_CONTAINERS:
+        return True
+    return any(PurePosixPath(file.name).name == metadata.ERC for file in one.files)
 
 
 def _consent_problem(ark: str, placement: Placement, known: _Known) -> str | None:

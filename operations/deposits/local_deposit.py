@@ -1,41 +1,37 @@
-"""A deposit of files on this machine: what to upload and what to submit.
+"""A deposit of files on this machine: its objects, and the files to upload.
 
 A folder is one object or, on request, one object per file. A CSV table is a batch: a row without a URL names
 a file beside the table.
 """
 
-import hashlib
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import BinaryIO
 
-from operations.deposits.chosen_files import ChosenFiles, missing
+from operations.deposits.chosen_files import ChosenFiles, left_out, missing
 from operations.deposits.planned import NamedObject, ObjectFile, as_named, of_row
 from operations.deposits.submission import submission_type
-from pipeline import codes
 from pipeline.containers.unpack import folders_without_files
 from pipeline.decoding import calls
 from pipeline.decoding.decoder import Decoder
-from pipeline.errors import ArklineError, UsageRefused
+from pipeline.errors import UsageRefused
 from pipeline.file_system import empty_folders
-from pipeline.fixity import OF_RECORD, READ_CHUNK, Digest, digest_file
+from pipeline.fixity import Digest, digest_file
 from pipeline.manifests import checkm, from_csv
 from pipeline.manifests.checkm import ManifestError, ManifestProfile, Problem, Row
 from pipeline.manifests.from_csv import Converted
 from pipeline.names import (
     COMPOSED_OTHERWISE,
-    PRODUCER,
     UnsafeName,
     UploadAddress,
     duplicates,
     foreign_upload,
     is_container,
-    is_system_file,
     is_upload,
     parse_upload_url,
     quote_name,
@@ -46,10 +42,6 @@ from pipeline.records import Submission, SubmissionType
 from pipeline.settings import Settings
 from pipeline.tables.content import NO_CHOICE, Choice, TableContent
 from pipeline.tables.text import looks_like_table
-from pipeline.uploads.stored import UploadedFile
-
-MANIFEST = "manifest.checkm"
-"""The name, in the upload, of the manifest made from a folder or a table."""
 
 FILES = "files/"
 """The prefix, in the upload, of the depositor's files."""
@@ -67,21 +59,18 @@ _PLACEHOLDER = "0" * 32
 """Stands for the upload's id until the upload begins."""
 
 
-class Uploader(Protocol):
-    """Where files are uploaded: this site's folder, or a site's API."""
-
-    def begin(self, key: str) -> str:
-        """The id of a new upload, or of the earlier upload with this key."""
-
-    def put(self, upload: str, name: str, chunks: Iterable[bytes], size: int) -> UploadedFile: ...
-
-
 @dataclass(frozen=True)
 class LocalFile:
     path: Path
     name: str
     """The file's name in the upload."""
     size: int
+
+    @contextmanager
+    def opened(self) -> Iterator[BinaryIO]:
+        """The file, for reading within the block; UsageRefused if it cannot be read."""
+        with _reading(self.path), self.path.open("rb") as stream:
+            yield stream
 
     def digest(self, algorithm: str) -> Digest:
         """The digest of its bytes; UsageRefused if they cannot be read."""
@@ -162,16 +151,6 @@ class LocalDeposit:
         return {file.name: file for file in self.files}
 
 
-@dataclass(frozen=True)
-class Payload:
-    """The part of an upload that is submitted."""
-
-    url: str
-    filename: str
-    digest: Digest
-    size: int
-
-
 def plan_deposit(
     source: Path,
     kind: SubmissionType | None = None,
@@ -245,8 +224,8 @@ def _folder(
             "make an object of each of its files"
         )
     paths = {path.relative_to(source).as_posix(): path for path in sorted(_below(source))}
-    left_out = () if all_files else tuple(filter(is_system_file, paths))
-    for name in left_out:
+    omitted = () if all_files else left_out(paths, one_object=not object_per_file)
+    for name in omitted:
         del paths[name]
     if not paths:
         raise UsageRefused(f"folder '{source}' has no files: there is nothing to deposit")
@@ -265,7 +244,7 @@ def _folder(
         rows,
         hidden=hidden,
         empty=empty_folders(source),
-        left_out=left_out,
+        left_out=omitted,
     )
 
 
@@ -387,81 +366,3 @@ def _local(path: Path, name: str) -> LocalFile:
 
 def _address(file: LocalFile) -> str:
     return UploadAddress(_PLACEHOLDER, file.name).url
-
-
-def upload_deposit(
-    deposit: LocalDeposit,
-    uploader: Uploader,
-    key: str = "",
-    on_bytes: Callable[[int], None] = lambda size: None,
-) -> Payload:
-    """Upload the files, and the manifest that names them; returns what to submit.
-
-    The sha512 of the bytes read here is compared with that of the uploaded bytes, and declared with the
-    deposit: the chain of custody begins on this machine.
-    """
-    upload = uploader.begin(key)
-    arrived: dict[str, UploadedFile] = {}
-    for file in deposit.files:
-        arrived[file.name] = _send(uploader, upload, file, on_bytes)
-    if not deposit.rows:
-        (payload,) = arrived.values()
-        return _payload(upload, payload)
-    rows = [
-        arrived_row(row, upload, arrived[parse_upload_url(row.url).name])
-        if is_upload(row.url)
-        else replace(row, line=0)
-        for row in deposit.rows
-    ]
-    profile = ManifestProfile.of(deposit.type)
-    assert profile is not None, "rows are those of a manifest"
-    data = checkm.write(profile, rows)
-    manifest = _payload(upload, uploader.put(upload, MANIFEST, (data,), len(data)))
-    return replace(manifest, filename=payload_name(deposit.type, deposit.name, MANIFEST))
-
-
-def payload_name(kind: SubmissionType, deposit: str | None, manifest: str) -> str:
-    """What lists and mails call the payload: one object, which the depositor knows by the deposit's name and
-    not by that of the manifest made here; a batch, whose objects have names, by its manifest."""
-    if kind is not SubmissionType.OBJECT_MANIFEST or deposit is None:
-        return manifest
-    try:
-        return safe_name(deposit, PRODUCER)
-    except UnsafeName:
-        return manifest
-
-
-def _send(uploader: Uploader, upload: str, file: LocalFile, on_bytes: Callable[[int], None]) -> UploadedFile:
-    digest = hashlib.sha512()
-
-    def chunks() -> Iterator[bytes]:
-        with file.path.open("rb") as stream:
-            while chunk := stream.read(READ_CHUNK):
-                digest.update(chunk)
-                yield chunk
-                on_bytes(len(chunk))
-
-    arrived = uploader.put(upload, file.name, chunks(), file.size)
-    if arrived.sha512 != digest.hexdigest():
-        raise ArklineError(
-            f"{file.path}: other bytes arrived than were sent; nothing was submitted: try again",
-            code=codes.TRANSFER_DAMAGED,
-        )
-    return arrived
-
-
-def arrived_row(row: Row, upload: str, file: UploadedFile) -> Row:
-    """The row of a file with its address in the upload, and with the digest unless one is declared."""
-    return replace(
-        row,
-        line=0,
-        url=UploadAddress(upload, file.name).url,
-        digest=row.digest or Digest(algorithm=OF_RECORD, value=file.sha512),
-        size=file.size if row.size is None else row.size,
-    )
-
-
-def _payload(upload: str, file: UploadedFile) -> Payload:
-    digest = Digest(algorithm=OF_RECORD, value=file.sha512)
-    name = file.name.rpartition("/")[2]
-    return Payload(UploadAddress(upload, file.name).url, name, digest, file.size)

@@ -227,7 +227,8 @@ def remove_upload(site: Site, principal: Principal, upload: str, name: str = "")
     """Remove the principal's upload, or a complete file of it; refused once it has been submitted."""
     if own_upload(site, principal, upload).submitted is not None:
         raise UsageRefused(
-            f"upload {upload} was submitted: it is removed by itself once its batch no longer needs it"
+            f"upload {upload} was submitted, and its files stay until its batch no longer needs them: other "
+            "files need another upload, or another key"
         )
     root = site.settings.uploads_folder
     if name:

@@ -64,6 +64,7 @@ OF_SETTINGS = (
 OF_RECORD = (
     Probe("zookeeper", "session", servers.session, AWAY),
     Probe("working storage", "mount", fleet.mounted, AWAY),
+    Probe("uploads", "mount", fleet.uploads_mounted, AWAY),
     Probe("stores", "id", fleet.deployment, AWAY),
     Probe("fleet", "processes", fleet.fleet, AWAY),
     Probe("care", "backup", fleet.care, AWAY),

@@ -13,12 +13,15 @@ from pipeline.errors import Action, ArklineError, Remedy
 from pipeline.identifiers.ezid import EzidMinter
 from pipeline.outcome import REMEDIES, ServiceDown
 from pipeline.profiles.profile import Profile, Profiles
+from pipeline.uploads import stored
 from pipeline.working_storage import mount
 from tasks import stores
 from zkstate.fleet import notes, scheduled
 from zkstate.record import space
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from operations.site import Site
     from pipeline.principal import Principal
     from pipeline.settings import Settings
@@ -62,10 +65,21 @@ def deployment(site: Site, _: Principal) -> Iterator[Line]:
 def mounted(site: Site, _: Principal) -> Iterator[Line]:
     """Whether working storage is mounted, as far as the record knows that it was."""
     folder, was_marked = site.settings.working, space.WorkingStorage(site.session).was_marked()
-    gone = was_marked and not mount.is_marked(folder)
-    fact = f"{folder} has {'no' if gone else 'its'} mark" if was_marked else f"no job has used {folder} yet"
+    yield _mount(folder, "job", was_marked=was_marked, is_marked=mount.is_marked(folder))
+
+
+def uploads_mounted(site: Site, _: Principal) -> Iterator[Line]:
+    """Whether the folder of uploads is mounted, as far as the record knows that it was."""
+    folder = site.settings.uploads_folder
+    was_marked = space.was_marked(site.session)
+    yield _mount(folder, "upload", was_marked=was_marked, is_marked=stored.is_marked(folder))
+
+
+def _mount(folder: Path, user: str, *, was_marked: bool, is_marked: bool) -> Line:
+    fact = f"{folder} has {'its' if is_marked else 'no'} mark"
     step = "mount it (runbook.md#working-storage-is-not-mounted-or-is-lost)"
-    yield line("mount", fact, step, wrong=gone)
+    unused = f"no {user} has used {folder} yet"
+    return line("mount", fact if was_marked else unused, step, wrong=was_marked and not is_marked)
 
 
 def fleet(site: Site, principal: Principal) -> Iterator[Line]:

@@ -53,8 +53,10 @@ def versions(_: Settings) -> Iterator[Line]:
 
 
 def settings_and_secrets(settings: Settings) -> Iterator[Line]:
-    gone = "; ".join(ignored_settings())
-    yield line("settings", gone or "none of an earlier release", "unset these (settings.md)", warn=bool(gone))
+    ignored = "; ".join(ignored_settings())
+    yield line(
+        "settings", ignored or "none is ignored", "correct or unset these (settings.md)", warn=bool(ignored)
+    )
     folder = os.environ.get(SECRETS)
     files = [settings.zk_tls_key] if settings.zk_tls_key else []
     files += Path(folder).expanduser().glob("arkline_*") if folder else ()

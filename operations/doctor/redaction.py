@@ -28,6 +28,12 @@ SHORTEST = 4
 LARGEST = 1 << 16
 """Bytes of a file of secrets."""
 
+_VARIABLE = re.compile(
+    r"(?i)pass|pwd|secret|token|credential|private|auth(?!or)|(?<![a-z])(?:key|pw)(?![a-z])"
+)
+"""Part of the name of a variable in the environment that is a secret. A login has others that are none, and
+have words such as `user` and `path`: XDG_SESSION_CLASS, DBUS_SESSION_BUS_ADDRESS."""
+
 _MAIL = re.compile(r"[\w.+%'-]{1,64}(?:@|%40|\\u0040)[\w-]+(?:\.[\w-]+)+")
 _FORMS = re.compile(
     r"""(?isx) \bark_[a-z0-9_-]{8,} | \b(?:bearer|basic)\s+[a-z0-9+/=._~-]{8,} | \beyJ[\w-]{10,}\.[\w.-]+
@@ -68,7 +74,7 @@ def _secrets(settings: Settings) -> Iterator[str]:
                 yield from (row.strip(), *_of_url(row))
     for name, value in os.environ.items():  # of plugins, S3, Flower, PostgreSQL, OpenTelemetry
         yield from _of_url(value)
-        if SECRET.search(name) and not value.startswith("/"):
+        if _VARIABLE.search(name) and not value.startswith("/"):
             yield from (value, *re.split(r"[:=,\s]", value))
 
 

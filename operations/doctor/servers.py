@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -109,7 +108,7 @@ def session(site: Site, _: Principal) -> Iterator[Line]:
     yield line("jute.maxbuffer", fact, Remedy(Action.RAISE_LIMIT), wrong=not takes)
     number, others = server_facts.open_nodes(site.session, site.settings)
     user = site.settings.zk_user
-    local = all(map(is_loopback, re.findall(r"(\S+?):\d+", site.settings.zk_hosts.replace(",", " "))))
+    local = all(is_loopback(host) for host, _ in site.settings.zk_servers)
     such = f", such as {others[0]}" if others else ""
     fact = f"{number} znodes were read; others can use {len(others)}{such}"
     step = f"close the record {RECORD_TRUST}" if user else f"set ARKLINE_ZK_USER {RECORD_TRUST}"
@@ -137,7 +136,8 @@ def broker(settings: Settings) -> Iterator[Line]:
     fact = f"{in_units(used)} of {in_units(most) if most else 'no maxmemory'}"
     yield part("memory", used, most, f"raise maxmemory {SERVERS}", fact)
     failed = {facts.get("rdb_last_bgsave_status", "ok"), facts.get("aof_last_write_status", "ok")} != {"ok"}
-    fact = "its last write to disk failed" if failed else f"append-only file: {facts.get('aof_enabled', 0)}"
+    file = "an append-only file" if facts.get("aof_enabled") else "none, and none is needed"
+    fact = "its last write to disk failed" if failed else file
     yield line("persistence", fact, Remedy(Action.FIX_BROKER), wrong=failed)
     yield line("role", facts["role"], Remedy(Action.FIX_BROKER), wrong=facts["role"] != "master")
     step = f"raise maxclients {SERVERS}"
@@ -177,6 +177,7 @@ def _may_be_shared(inventory: URL) -> bool:
 
 _POSTGRESQL = """
 SELECT current_setting('server_version') AS version, extract(epoch FROM clock_timestamp())::float8 AS clock,
+       current_setting('server_encoding') AS encoding,
        (SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()) AS encrypted,
        (SELECT count(*) FROM pg_stat_activity) AS connections, current_setting('max_connections')::int AS most
 """
@@ -207,6 +208,8 @@ def inventory(settings: Settings) -> Iterator[Line]:
         "version", "PostgreSQL", facts["version"].split()[0], SERVERS, f"PostgreSQL {facts['version']}"
     )
     yield line("place", place)
+    step = f"move the inventory by pg_dump and pg_restore to a database with ENCODING 'UTF8' {SERVERS}"
+    yield line("encoding", facts["encoding"], step, wrong=facts["encoding"] != "UTF8")
     yield clock("clock", facts["clock"] - (began + ended) / 2, (ended - began) / 2)
     step = "add ?sslmode=verify-full&sslrootcert=FILE to ARKLINE_INVENTORY_URL (production.md#certificates)"
     yield encryption(facts["encrypted"], step)
@@ -244,7 +247,11 @@ def mail(settings: Settings) -> Iterator[Line]:
     fact = f"is{'' if known else ' not'} notified of damage in storage and of outages"
     yield line("operator", fact, "set ARKLINE_OPERATOR_MAIL (settings.md)", warn=not known)
     url = settings.public_url
-    yield line("links", url or "mails have none", "set ARKLINE_PUBLIC_URL (settings.md)", warn=not url)
+    if urlsplit(url).path:
+        fact = f"lead to {url}, where no page is: pages are at the root of a host"
+        yield line("links", fact, "set ARKLINE_PUBLIC_URL to a host without a path (settings.md)", wrong=True)
+    else:
+        yield line("links", url or "mails have none", "set ARKLINE_PUBLIC_URL (settings.md)", warn=not url)
 
 
 def certificates(settings: Settings) -> Iterator[Line]:

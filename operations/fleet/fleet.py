@@ -128,7 +128,8 @@ def ask_workers(settings: Settings) -> tuple[Worker, ...]:
 def broker_address(settings: Settings) -> str:
     """Host and port, without the password."""
     parts = urlsplit(settings.broker_url)
-    return f"{parts.hostname or '?'}:{parts.port or 6379}"
+    host = parts.hostname or "?"
+    return f"{f'[{host}]' if ':' in host else host}:{parts.port or 6379}"
 
 
 class Fleet:

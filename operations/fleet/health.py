@@ -34,7 +34,7 @@ from zkstate.connection.transaction import TRANSACTION_LIMIT, takes_largest
 from zkstate.fleet import holds, notes, outages
 from zkstate.fleet.holds import Hold
 from zkstate.fleet.notes import Correction, FixityStatus, RepeatedCheck
-from zkstate.queue import listings, queue
+from zkstate.queue import fairness, listings, queue
 from zkstate.queue.listings import Active, BatchRow
 from zkstate.record import space
 
@@ -97,8 +97,15 @@ class OutageView(Record):
     """The hosts whose workers met the fault and have not succeeded since."""
     everywhere: bool
     """False if only `hosts` are affected: the service works for others."""
+    outdated: bool = False
+    """The store is older than it was: a repair completes it."""
     probes: int
     next_probe: datetime
+
+    @property
+    def remedies(self) -> tuple[Remedy, ...]:
+        """Empty if the remedy is that of every outage of the service."""
+        return (Remedy(Action.RECONCILE),) if self.outdated else ()
 
 
 class FleetHealth(Record):
@@ -142,14 +149,15 @@ def fleet_health(
     session = fleet.session
     active = (*listings.active_jobs(session, counts), *listings.active_batches(session))
     hosts = waiting_hosts(session, _at_hosts(active))
-    waiting = _waiting(active, counts, pause, {view.host for view in hosts})
+    alone = _held_alone(session, counts[JobState.HELD], held)
+    waiting = _waiting(active, counts, pause, {view.host for view in hosts}, alone)
     faults, down, wrong = _faults(active), _outages(session), record_fault(fleet.site)
     problems = (
         *((_stopped_by(wrong),) if wrong else ()),
         *_of_fleet(fleet, waiting),
         *_of_stops(pause, held),
         *_of_record(session, memory),
-        *(_problem(Reason.SERVICE_DOWN, outage.name) for outage in down if outage.name != Service.RECORD),
+        *_of_outages(down),
         *(_problem(Reason.BETWEEN_TRIES, fault.service, message=fault.message) for fault in faults[:1]),
         *_of_objects(stored),
         *_of_jobs(waiting.get(Reason.WAITING_FOR_SPACE, 0), counts[JobState.FAILED]),
@@ -228,6 +236,12 @@ def _of_record(session: Session, memory: RecordMemory) -> Iterator[HealthProblem
         yield _problem(Reason.RECORD_FULL, f"{memory.accepted_jobs:,}", Remedy(Action.CLEAN_UP))
 
 
+def _of_outages(down: Iterable[OutageView]) -> Iterator[HealthProblem]:
+    for outage in down:
+        if outage.name != Service.RECORD:
+            yield _problem(Reason.SERVICE_DOWN, outage.name, *outage.remedies)
+
+
 def _of_objects(stored: FixityStatus) -> Iterator[HealthProblem]:
     if stored.damaged:
         yield _problem(Reason.FIXITY_DAMAGED, stored.damaged, Remedy(Action.FIXITY_REPORT))
@@ -264,15 +278,28 @@ def _waiting(
     counts: dict[JobState, int],
     pause: Hold | None,
     paused: Container[str],
+    held_alone: int,
 ) -> dict[Reason, int]:
     waiting = Counter(_reason(job, paused) for job in active)
     waiting[Reason.WAITING_FOR_SPACE] += _unread_in_provisioning(counts)
     dispatched = sum(1 for job in active if job.state == JobState.PENDING and job.id.startswith("jid"))
     line = Reason.QUEUE_PAUSED if pause else Reason.WAITING_FOR_TURN
     waiting[line] += counts[JobState.PENDING] - dispatched
-    waiting[Reason.COLLECTION_ON_HOLD] += counts[JobState.HELD]
+    waiting[Reason.HOLD_ENDED] += held_alone
+    waiting[Reason.COLLECTION_ON_HOLD] += counts[JobState.HELD] - held_alone
     waiting[Reason.WAITING_FOR_REVIEW] += counts[JobState.REVIEW]
     return {reason: waiting[reason] for reason in Reason if waiting[reason] > 0}
+
+
+def _held_alone(session: Session, number: int, on_hold: Container[str]) -> int:
+    """How many of the `number` held jobs are held although their collection is not on hold.
+
+    While a collection is on hold, at most SAMPLE jobs are read; the others count as held by it.
+    """
+    if not number or not on_hold:
+        return number
+    jids = queue.queued(session, JobState.HELD)[: listings.SAMPLE]
+    return sum(party.collection not in on_hold for party in fairness.of_jobs(session, jids).values())
 
 
 def waiting_for_space(session: Session, counts: dict[JobState, int]) -> int:

@@ -84,6 +84,9 @@ def plan(
         processes=sum(one.processes for one in consumers),
         in_flight=site.settings.in_flight,
     )
+    if not left:
+        nothing = {"seconds_left": 0.0, "workers_needed": 0, "processes_needed": 0}
+        return known.model_copy(update=nothing)
     if "" in board.stopped():
         return known.model_copy(update={"unknown": PlanGap.PAUSED})
     if measured < MEASURED:

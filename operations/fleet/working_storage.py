@@ -60,7 +60,8 @@ class Reservation(Record):
     """Since when the job is in this state."""
     gives_back: GivesBack
     usual: float | None = None
-    """Seconds in which 95 % of the jobs left this state lately, if a web process says so."""
+    """Seconds in which 95 % of the jobs left this state lately, if a web process says so; not of a job that
+    waits for room."""
 
 
 class SpaceView(Space):
@@ -108,7 +109,9 @@ def _reservations(
         if row is None:
             yield part(jid=jid, gives_back=GivesBack.NEVER if size else GivesBack.CLEAN_UP)
         else:
-            yield part(**dict(row), gives_back=_gives_back(row.state), usual=usual.get(row.state))
+            # Who waits for room waits as long as others hold it, however short that stay usually is.
+            stay = None if row.state is JobState.PROVISIONING else usual.get(row.state)
+            yield part(**dict(row), gives_back=_gives_back(row.state), usual=stay)
 
 
 def _gives_back(state: JobState) -> GivesBack:

@@ -1,7 +1,9 @@
 """An object in the inventory, with the custody of its files, its PREMIS, and its export as a BagIt bag."""
 
+import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from itertools import islice
 from pathlib import Path
 
@@ -13,7 +15,7 @@ from pipeline import codes
 from pipeline.description.premis import ObjectEvent
 from pipeline.errors import Action, Remedy, UsageRefused
 from pipeline.fixity import OnRead
-from pipeline.inventory.base import InventoryObject, InventoryVersion, PreservationEvent
+from pipeline.inventory.base import DamagedFile, InventoryObject, InventoryVersion, PreservationEvent
 from pipeline.inventory.description import DISSEMINATION, FAIL, PASS
 from pipeline.inventory.sql import SqlInventory
 from pipeline.names import NotAnArk, spellings
@@ -29,12 +31,23 @@ from pipeline.storage.base import Storage
 from tasks.logs import log
 from zkstate.errors import Missing
 
+_JOB = re.compile("jid[0-9]+")
+
 
 @dataclass(frozen=True, kw_only=True)
 class ObjectView(InventoryObject):
     custody: Custody
     timeline: tuple[ObjectEvent, ...]
     """All events after processing, oldest first; `events` are the latest of those that are rows."""
+
+
+@dataclass(frozen=True)
+class ShownObject:
+    """An `ObjectView` as the API has it."""
+
+    object: InventoryObject
+    custody: Custody
+    timeline: tuple[ObjectEvent, ...]
 
 
 Paths = Collection[str] | None
@@ -53,11 +66,12 @@ def known_object(inventory: SqlInventory, name: str, paths: Paths = None) -> Inv
 
 
 def objects_named(inventory: SqlInventory, name: str, paths: Paths = None) -> tuple[InventoryObject, ...]:
-    """The object with this ARK; if there is none, the objects with this local id, or whose ARK ends so."""
+    """The object with this ARK, or the objects with this local id and those whose ARK ends so."""
     try:
         arks, most = spellings(name), 1
     except NotAnArk:
-        arks = inventory.objects_named(name) or inventory.arks_identified(name)
+        # both: the local id of one object may be the end of another's ARK
+        arks = tuple(dict.fromkeys((*inventory.objects_named(name), *inventory.arks_identified(name))))
         most = len(arks)
     known = (inventory.describe_object(ark, paths) for ark in arks)
     return tuple(islice(filter(None, known), most))
@@ -71,6 +85,9 @@ def _only(name: str, named: Sequence[InventoryObject]) -> InventoryObject:
 
 
 def _unknown(name: str) -> UsageRefused:
+    if _JOB.fullmatch(name):
+        message = f"{name} is the id of a job, not of an object: the status of the job shows the object's ARK"
+        return UsageRefused(message).with_remedies(Remedy(Action.SHOW_STATUS, name))
     return UsageRefused(
         f"the inventory has no object {name}: an object is entered when its first job is recorded. Write its "
         "ARK as in a report, ark:/99999/fk4abc or fk4abc, or its local id"
@@ -88,7 +105,7 @@ def visible_object(site: Site, principal: Principal, name: str, paths: Paths = N
     named = [known for known in objects_named(inventory, name, paths) if _is_visible(site, principal, known)]
     if named:
         return _only(name, named)
-    if not sees_fleet(principal):
+    if not sees_fleet(principal) and not _JOB.fullmatch(name):
         raise Missing(f"there is no object {name}")
     error = _unknown(name)
     raise Missing(str(error)).with_remedies(*error.remedies)
@@ -137,10 +154,19 @@ def versions_to_prove(known: InventoryObject, number: int | None, *, every: bool
 
 
 def timeline(
-    inventory: SqlInventory, known: InventoryObject, *newest: PreservationEvent
+    inventory: SqlInventory,
+    known: InventoryObject,
+    *newest: PreservationEvent,
+    before: datetime | None = None,
 ) -> tuple[ObjectEvent, ...]:
-    """All events after processing; `newest`: those that the inventory does not have yet."""
-    return events_of(known, (*inventory.events_of(known.ark), *newest))
+    """All events after processing; `newest`: those that the inventory does not have yet.
+
+    `before`: without events from then on, except those of damage.
+    """
+    entered = inventory.events_of(known.ark)
+    if before:
+        entered = tuple(event for event in entered if event.at < before or event.outcome == FAIL)
+    return events_of(known, (*entered, *newest))
 
 
 def object_view(
@@ -247,7 +273,7 @@ def export(
             known, request.number, storage, folder, premis, until_stopped(on_read, stopped, folder)
         )
     except DamagedObject as damage:
-        refused = replace(event, at=now(), outcome=FAIL, damaged=1, note=damage.message)
+        refused = refused_by(replace(event, at=now()), damage)
         message = damage.message
         if problem := _problem_of(lambda: inventory.enter_export(refused)):
             message += f"; the inventory has no event of this: {problem}"
@@ -272,6 +298,12 @@ def dissemination(ark: str, number: int, by: str, what: str = "") -> Preservatio
         version=number,
         note=what,
     )
+
+
+def refused_by(event: PreservationEvent, damage: DamagedObject, path: str = "") -> PreservationEvent:
+    """The event of giving out the same, which met the damage; `path`: of the damaged file, if it is known."""
+    file = DamagedFile(event.version or 0, path, damage.message, "")
+    return replace(event, outcome=FAIL, damaged=1, files=(file,))
 
 
 def _problem_of(enter: Callable[[], object]) -> str:

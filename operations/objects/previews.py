@@ -92,7 +92,7 @@ def preview_of(  # noqa: PLR0913 - a file is named by these
     except NoPicture as reason:
         return Preview(of.file, kind, problem=f"There is no preview: {reason}. Download the file.")
     except DamagedObject as damage:
-        retrieval.raise_alarm(site, events, of, damage)
+        retrieval.raise_alarm(site, events, of, retrieval.event_of(of), damage)
         return Preview(of.file, kind, problem=damage.message)
     retrieval.enter(site, events, retrieval.event_of(of), series=True)
     return shown

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from operations.objects import proofs
 from operations.objects.objects import (
@@ -19,6 +19,7 @@ from operations.objects.objects import (
     as_seen_by,
     dissemination,
     object_view,
+    refused_by,
     timeline,
     visible_object,
 )
@@ -28,13 +29,12 @@ from pipeline.codes import ErrorKind
 from pipeline.description.premis import ObjectEvent
 from pipeline.errors import ArklineError
 from pipeline.inventory.base import InventoryFile, InventoryObject, InventoryVersion, PreservationEvent
-from pipeline.inventory.description import FAIL
 from pipeline.names import quote_name
 from pipeline.outcome import DamagedObject
 from pipeline.preservation import premis_record
 from pipeline.preservation.custody import WHOLE, Reading
 from pipeline.preservation.export import Bag
-from pipeline.preservation.reading_out import lost, part_of, verified
+from pipeline.preservation.reading_out import lost, read
 from pipeline.principal import Principal, Role
 from pipeline.records import now
 from tasks.logs import log
@@ -96,22 +96,55 @@ def chosen_file(site: Site, principal: Principal, ark: str, number: str, path: s
     raise Missing(f"there is no {quote_name(path)} in version {chosen.version.number} of {chosen.known.ark}")
 
 
+@dataclass(frozen=True)
+class GivenBag:
+    """A bag, and the event of giving it out."""
+
+    bag: Bag
+    event: PreservationEvent
+
+    @property
+    def name(self) -> str:
+        """Answers that give out bags of the same name are the same, byte for byte."""
+        return f"{self.event.at.isoformat()}_{self.bag.digest}"
+
+
 def bag_of(
     site: Site,
     writer: EventWriter,
     principal: Principal,
     of: ChosenVersion,
-    event: PreservationEvent,
     check: Callable[[], None],
-) -> Bag:
-    """The bag of the version, with the events of the object and this one; `check` may end the reading."""
+    begun: str = "",
+) -> GivenBag:
+    """The bag of the version, with the events of the object and this one; `check` may end the reading.
+
+    `begun`: the name of the bag of an earlier answer, which this is again, unless the record has changed
+    since, or damage was found.
+    """
+    event = dissemination(of.known.ark, of.version.number, of.by, "a copy of all files as a BagIt bag")
+    before = _time_of(begun)
+    if before:
+        event = replace(event, at=before)
 
     def document() -> Iterator[bytes]:
-        for piece in premis_of(site, writer, principal, of.known, event):
+        for piece in premis_of(site, writer, principal, of.known, event, before=before):
             check()
             yield piece
 
-    return Bag(of.known, of.version, document())
+    given = GivenBag(Bag(of.known, of.version, document(), event.at), event)
+    if before and given.name != begun:
+        return bag_of(site, writer, principal, of, check)
+    return given
+
+
+def _time_of(name: str) -> datetime | None:
+    """The time in a bag's name; None if the name is not valid."""
+    try:
+        at = datetime.fromisoformat(name.partition("_")[0])
+    except ValueError:
+        return None
+    return at if at.tzinfo else None
 
 
 def premis_of(
@@ -120,6 +153,7 @@ def premis_of(
     principal: Principal,
     known: InventoryObject,
     *newest: PreservationEvent,
+    before: datetime | None = None,
 ) -> Iterator[bytes]:
     """The object's PREMIS document in pieces, with the events of `timeline`.
 
@@ -130,7 +164,7 @@ def premis_of(
     def have_checked(version: InventoryVersion, damage: DamagedObject) -> None:
         _have_checked(site, writer, known, version.number, damage.message)
 
-    events = timeline(site.inventory(), as_seen_by(principal, known), *newest)
+    events = timeline(site.inventory(), as_seen_by(principal, known), *newest, before=before)
     return premis_record.pieces(known, events, site.storage(), have_checked)
 
 
@@ -143,9 +177,7 @@ def file_bytes(site: Site, of: ChosenFile, start: int, length: int) -> Iterator[
     outgoing = next(site.storage().read_out(ark, version.storage_url, version.number, of.file.path), None)
     if outgoing is None:
         raise lost(ark, version, of.file.path)
-    if (start, length) == (0, of.file.size):
-        return verified(ark, of.file, outgoing.pieces)
-    return part_of(ark, of.file, outgoing.read(start), length)
+    return read(ark, of.file, outgoing, start, length)
 
 
 def event_of(of: ChosenFile) -> PreservationEvent:
@@ -160,10 +192,12 @@ def enter(site: Site, writer: EventWriter, event: PreservationEvent, *, series: 
     writer.write(lambda: site.inventory().enter_export(event, since), facts)
 
 
-def raise_alarm(site: Site, writer: EventWriter, of: ChosenVersion, damage: DamagedObject) -> None:
-    """Have the damage entered, and the object checked by a worker, which reads the bytes once more."""
-    event = dissemination(of.known.ark, of.version.number, of.by, damage.message)
-    enter(site, writer, replace(event, outcome=FAIL, damaged=1))
+def raise_alarm(
+    site: Site, writer: EventWriter, of: ChosenVersion, event: PreservationEvent, damage: DamagedObject
+) -> None:
+    """Have `event` entered with the damage that it met, and the object checked by a worker."""
+    path = of.file.path if isinstance(of, ChosenFile) else ""
+    enter(site, writer, refused_by(replace(event, at=now()), damage, path))
     _have_checked(site, writer, of.known, of.version.number, damage.message)
 
 
@@ -193,8 +227,7 @@ def verified_view(
     except DamagedObject as damage:
         _have_checked(site, writer, known, max(numbers), damage.message)
         raise
-    entered = known.fixity is not None and known.fixity.damaged
-    if not view.custody.agrees and (reading or not entered):
+    if not view.custody.agrees and (reading or not known.is_damaged):
         problems = (problem.what for file in view.custody.files for problem in file.problems)
         _have_checked(site, writer, known, max(numbers), next(problems))
     return view

@@ -1,5 +1,6 @@
 """Holds on collections and the pause of the queue, with the journal of both."""
 
+from operations.known import require_collection
 from operations.run import UNWATCHED, Run
 from operations.site import Site
 from operations.verbs.bulk import Outcome, act_on_many
@@ -49,7 +50,7 @@ def hold_collection(
 ) -> HoldResult:
     """Hold new submissions to a collection; jobs that have started continue."""
     principal.require(Role.OPERATOR, f"hold collection {name}", name)
-    site.profiles.get(name)
+    require_collection(site, name)
     changed = not dry_run and holds.place(site.session, Hold.of(principal, reason), name)
     hold = holds.collection_hold(site.session, name)
     changed = hold is None if dry_run else changed

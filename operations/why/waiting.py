@@ -158,12 +158,15 @@ def _space(fleet: Fleet, job: Job) -> Cause:
     taken = disk.used + sum(disk.outstanding(reserved, except_for=job.jid).values())
     held = capacity.holders(reserved, disk.on_disk)
     held.pop(job.jid, None)
-    reviewed = held.keys() & set(queue.queued(fleet.session, JobState.REVIEW))
-    failed = jobs.failed_jobs(fleet.session, list(held))
-    emptied = {jid for jid, status in failed.items() if status.room is Room.EMPTY}
-    others_will_end = bool(held.keys() - failed.keys() - reviewed)
-    given_up = sum(size for jid, size in held.items() if jid not in reviewed | emptied)
-    moves = others_will_end or given_up >= taken + job.space_needed - limit
+    known = jobs.statuses(fleet.session, list(held))
+    reviewed = {jid for jid, status in known.items() if status.status is JobState.REVIEW}
+    emptied = {
+        jid for jid, status in known.items() if status.status is JobState.FAILED and status.room is Room.EMPTY
+    }
+    # Files of other programs are nobody's to give up, so it is compared whether the jobs hold enough.
+    given_up = sum(held[jid] for jid in known.keys() - reviewed - emptied)
+    lacking = max(0, job.space_needed - disk.on_disk.get(job.jid, 0))
+    moves = given_up >= taken + lacking - limit
     helps = (Remedy(Action.SHOW_REVIEWS),) if reviewed else ()
     return Cause(
         reason=Reason.WAITING_FOR_SPACE,
@@ -224,11 +227,13 @@ def _service_down(session: Session, cause: Cause) -> Cause:
     current = outages.known(session).get(cause.waits_for)
     if current is None or current.outage.ended is not None:
         return Cause(reason=Reason.BEING_DISPATCHED, moves_itself=True)
-    update = {
+    update: dict[str, object] = {
         "outage_since": current.outage.since,
         "message": current.outage.message,
         "when": outages.next_probe(current),
     }
+    if current.outage.outdated:
+        update |= {"moves_itself": False, "remedies": (Remedy(Action.RECONCILE),)}
     return cause.model_copy(update=update)
 
 

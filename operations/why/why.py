@@ -91,6 +91,11 @@ def with_worker(cause: Cause, holder: listings.Holder) -> Cause:
 
 def _held(session: Session, job: Job) -> Cause:
     cause = waiting.held(session, job.configuration.profile_name, job.jid)
+    # A worker that meets the hold of a collection moves the job, too; a person's move has its interface.
+    put = next((move for move in job.history[-1:] if move.event is Event.HOLD and move.via), None)
+    if cause.reason is Reason.HOLD_ENDED and put is not None:
+        who = {"holder": put.by, "holder_since": put.at, "hold_reason": put.reason}
+        cause = cause.model_copy(update=who)
     if holds.paused(session) is None:
         return cause
     return cause.model_copy(

@@ -17,7 +17,15 @@ from pydantic import ValidationError
 from pipeline.containers.declared import Declared, UnpackedContainer, UnpackedFile, refuse
 from pipeline.fixity import Digest, UnknownAlgorithm, algorithm
 from pipeline.manifests import checkm_row, lines
-from pipeline.names import COMPOSED_OTHERWISE, PRODUCER, UnsafeName, duplicates, quote_name, safe_name
+from pipeline.names import (
+    COMPOSED_OTHERWISE,
+    PRODUCER,
+    UnsafeName,
+    duplicates,
+    is_system_file,
+    quote_name,
+    safe_name,
+)
 from pipeline.outcome import content
 
 DECLARATION = "bagit.txt"
@@ -340,8 +348,9 @@ def _path(bag: _Bag, written: str) -> str:
 
 
 def _problems(bag: _Bag, manifests: list[_Manifest]) -> Iterator[str]:
-    yield from _oxum(bag)
-    yield from _unlisted(bag, manifests)
+    payload = _payload(bag, manifests)
+    yield from _oxum(bag, payload)
+    yield from _unlisted(bag, payload, manifests)
     digests: defaultdict[str, list[tuple[str, Digest]]] = defaultdict(list)
     for manifest in manifests:
         for path, (number, value) in manifest.entries.items():
@@ -356,9 +365,19 @@ def _problems(bag: _Bag, manifests: list[_Manifest]) -> Iterator[str]:
     )
 
 
-def _oxum(bag: _Bag) -> Iterator[str]:
+def _payload(bag: _Bag, manifests: list[_Manifest]) -> list[str]:
+    """The files of the payload, without those that a computer put there after the bag was made.
+
+    A look into its folder on a Mac makes `.DS_Store`. Such files are stored like the others.
+    """
+    listed = {name for manifest in manifests for name in manifest.entries}
+    payload = sorted(filter(_is_payload, bag.files))
+    return [name for name in payload if name in listed or not is_system_file(name)]
+
+
+def _oxum(bag: _Bag, payload: list[str]) -> Iterator[str]:
     """Compare Payload-Oxum in bag-info.txt: bytes and files of the payload."""
-    sizes = [file.size for name, file in bag.files.items() if _is_payload(name)]
+    sizes = [bag.files[name].size for name in payload]
     for info in filter(bag.files.__contains__, _INFO if bag.version < (0, 96) else _INFO[:1]):
         for label, value in _fields(bag, info):
             oxum = _OXUM.fullmatch(value)
@@ -368,10 +387,10 @@ def _oxum(bag: _Bag) -> Iterator[str]:
             yield f"{quote_name(bag.folder + info)}: Payload-Oxum is {quote_name(value)}, not {actual}"
 
 
-def _unlisted(bag: _Bag, manifests: list[_Manifest]) -> Iterator[str]:
+def _unlisted(bag: _Bag, payload: list[str], manifests: list[_Manifest]) -> Iterator[str]:
     """Payload files missing from a manifest: since version 1.0 every manifest must list all of them."""
     lists = [manifest for manifest in manifests if not manifest.of_tags]
-    for name in sorted(filter(_is_payload, bag.files)):
+    for name in payload:
         lacking = [manifest for manifest in lists if name not in manifest.entries]
         if bag.version >= (1, 0):
             for manifest in lacking:

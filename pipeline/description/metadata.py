@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from pipeline import names
+from pipeline import causes, names
 from pipeline.description import anvl, xml
 from pipeline.outcome import ObjectDescription, StepFailed, content, system
 from pipeline.profiles.profile import Profile
@@ -122,16 +122,21 @@ def all_local_ids(given: tuple[str, ...], elements: Elements) -> tuple[str, ...]
     merged = names.merge_local_ids(
         given, (place for group in places for place in group if not _is_ark(place))
     )
-    check_number(merged)
+    check_local_ids(merged)
     return merged
 
 
-def check_number(local_id: tuple[str, ...]) -> None:
-    """StepFailed(content) if there are too many local ids."""
+def check_local_ids(local_id: tuple[str, ...]) -> None:
+    """StepFailed(content) if there are too many local ids, or one that the inventory cannot have.
+
+    Checked before an ARK is minted for the object.
+    """
     if len(local_id) > MAX_LOCAL_IDS:
         raise content(
             f"the object has {len(local_id)} local ids; at most {MAX_LOCAL_IDS} are allowed: give fewer"
         )
+    if problem := next(filter(None, map(names.local_id_problem, local_id)), None):
+        raise content(problem).because(causes.IDENTIFIER_INVALID())
 
 
 def describe(

@@ -19,7 +19,7 @@ from pipeline.identifiers import noid
 from pipeline.names import NotAnArk, quote_name, spellings
 from pipeline.outcome import caused_by, content
 from pipeline.profiles.profile import Profile
-from pipeline.records import Identifiers, Job, JobConfiguration, Submission
+from pipeline.records import Identifiers, Job, JobConfiguration, Submission, SubmissionMode
 
 if TYPE_CHECKING:  # loads SQLAlchemy, which submitting does not need
     from pipeline.inventory.recording import Placement
@@ -31,6 +31,10 @@ Known = Callable[[Sequence[str]], Collection[str]]
 
 MOST_AT_A_TIME = 500
 """Maximum ARKs looked up at a time if the counter turns out to be behind."""
+
+
+NAMED = 3
+"""Maximum local ids that a message names."""
 
 
 def no_claim(ark: str) -> None:
@@ -148,6 +152,21 @@ def ownership_problem(
     if placement is not None:
         return _border_problem(ark, profile, placement)
     return _naming_problem(ark, profile) if given else None
+
+
+@caused_by(causes.UPDATE_INVALID())
+def check_reset(deposit: Submission | JobConfiguration, profile: Profile, local_id: Sequence[str]) -> None:
+    """StepFailed(content) if a deposit whose identifiers name no object is to reset one."""
+    if deposit.submission_mode is not SubmissionMode.RESET:
+        return
+    remedy = "give its ARK or one of its local ids, or submit it with mode add"
+    if not local_id:
+        raise content(f"the object to reset is not identified: {remedy}")
+    given = " or ".join(map(quote_name, local_id[:NAMED]))
+    more = f" (or {len(local_id) - NAMED:,} more)" if len(local_id) > NAMED else ""
+    raise content(
+        f"no object of collection {profile.name} has the local id {given}{more}: to reset an object, {remedy}"
+    )
 
 
 def may_add_version(deposit: Submission | JobConfiguration, profile: Profile) -> bool:

@@ -8,7 +8,7 @@ from pipeline.checks import CheckRun, CheckSummary, CheckVerdict
 from pipeline.fixity import StoredFile, StoredVersion
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Provenance:
     """Where a depositor's file came from, and its digests."""
 
@@ -62,7 +62,7 @@ class Recording:
         return self.mime_types.get(file.path, "application/octet-stream")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class FileFinding:
     """A finding of a check's last run in a file."""
 
@@ -74,7 +74,7 @@ class FileFinding:
     message: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class InventoryFile:
     path: str
     size: int
@@ -131,7 +131,10 @@ class FixityProof:
 
 @dataclass(frozen=True)
 class DamagedFile:
-    """Damage that a check found; `path` is empty if it is in the description of the object in storage."""
+    """Damage that a check or a download met.
+
+    `path` is empty if it is in the description of the object in storage or, for a copy of all files, unknown.
+    """
 
     version: int
     path: str
@@ -159,6 +162,7 @@ class PreservationEvent:
     version: int | None = None
     """The version that the event concerns; None: all versions."""
     note: str = ""
+    """Of a dissemination, what was asked for; up to 0.3.0 the damage instead, if it failed."""
 
 
 @dataclass(frozen=True)
@@ -194,3 +198,8 @@ class InventoryObject:
     """The latest events, oldest first."""
     embargo: Embargo | None = None
     """None if the current version has none."""
+
+    @property
+    def is_damaged(self) -> bool:
+        """Whether the last check of the object found damage."""
+        return self.fixity is not None and self.fixity.damaged > 0

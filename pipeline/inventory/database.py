@@ -12,6 +12,7 @@ import os
 import random
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,9 +24,17 @@ from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, IntegrityError
 from pipeline import causes
 from pipeline.deployment import Deployment, Expected, absent, check_marker, outdated
 from pipeline.errors import UsageRefused
-from pipeline.inventory.engine import first_line, is_transient, is_unreachable, new_engine, transaction
+from pipeline.inventory.engine import (
+    first_line,
+    is_silent,
+    is_transient,
+    is_unreachable,
+    new_engine,
+    transaction,
+)
 from pipeline.inventory.schema import bring_up_to_date, revision
 from pipeline.inventory.search import index
+from pipeline.inventory.silence import Silence
 from pipeline.inventory.tables import deployments
 from pipeline.outcome import Service, ServiceDown, StepFailed, content, fault_of, system, transient
 
@@ -67,6 +76,7 @@ class _Opened:
 _guard = threading.Lock()
 _engines: dict[URL, _Opened] = {}
 _inherited: list[_Opened] = []
+_silences: defaultdict[URL, Silence] = defaultdict(Silence)
 
 
 def _forget_inherited() -> None:
@@ -74,6 +84,7 @@ def _forget_inherited() -> None:
     _guard = threading.Lock()  # a thread of the parent may have held the old lock during the fork
     _inherited.extend(_engines.values())
     _engines.clear()
+    _silences.clear()
 
 
 os.register_at_fork(after_in_child=_forget_inherited)
@@ -154,6 +165,7 @@ class Database:
 
     def _opened(self) -> _Opened:
         with _guard:
+            self._check_silence()  # what waited for the guard need not wait for the same again
             file = self._file()
             opened = _engines.get(self._url)
             if opened is not None and opened.file != file:
@@ -207,9 +219,20 @@ class Database:
         if self._file() != opened.file:
             raise self._replaced()
 
+    @property
+    def _silence(self) -> Silence:
+        """Not an attribute: a forked child needs one whose lock no thread of its parent can hold."""
+        return _silences[self._url]
+
+    def _check_silence(self) -> None:
+        if self._silence.holds():
+            raise transient(f"the inventory {self.name} cannot be used: it did not answer a moment ago")
+
     def _once(self, work: Callable[[Connection], T], *, writing: bool) -> T:
+        self._check_silence()
         opened = self._opened()
         with transaction(opened.engine, writing=writing) as connection:
+            self._silence.end()
             self._check_deployment(connection, opened)
             result = work(connection)
             self._check_file(opened)
@@ -240,6 +263,9 @@ class Database:
                     self._once(index.replace, writing=True)
                 return self._once(work, writing=writing)
             except (DBAPIError, UnicodeEncodeError) as error:
+                if is_silent(error):
+                    self._silence.begin()
+                    raise self._failure(error) from error
                 index_lost = index.is_lost(error)
                 late = time.monotonic() - started > RETRY_SECONDS
                 if not (is_transient(error) or index_lost) or not tries_left or late:

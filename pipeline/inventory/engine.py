@@ -24,6 +24,7 @@ _POSTGRESQL_UNUSABLE = {"25006", "42501", "53100"}
 """SQLSTATE: read-only transaction, insufficient privilege, disk full: every transaction would fail."""
 _POSTGRESQL_OPTIONS: dict[str, Any] = {
     "application_name": "arkline",
+    "client_encoding": "utf8",
     "connect_timeout": 10,
     "keepalives_idle": 30,
     "keepalives_interval": 10,
@@ -71,9 +72,23 @@ def _sqlite(url: URL, *, create: bool) -> Engine:
 
 def _postgresql(url: URL) -> Engine:
     try:
-        return create_engine(url, connect_args=_POSTGRESQL_OPTIONS, pool_pre_ping=True, **_POOL)
+        from pipeline.inventory import answering  # imported here: it needs the driver
     except ModuleNotFoundError as error:
         raise UsageRefused("PostgreSQL needs its driver: pip install 'arkline[postgresql]'") from error
+    engine = create_engine(url, connect_args=_POSTGRESQL_OPTIONS, **_POOL)
+
+    answering.listen(engine)
+
+    @event.listens_for(engine, "connect")
+    def prepare_nothing_behind_a_pool(connection: Any, record: object) -> None:
+        # A pool such as PgBouncer invents the number of the process. It may run each transaction in another
+        # one, which has no prepared statement of this name, or that of another client.
+        (process,) = connection.execute("SELECT pg_backend_pid()").fetchone()
+        connection.rollback()
+        if process != connection.info.backend_pid:
+            connection.prepare_threshold = None
+
+    return engine
 
 
 @contextmanager
@@ -85,6 +100,17 @@ def transaction(engine: Engine, *, writing: bool) -> Iterator[Connection]:
     with engine.connect() as connection, connection.begin():
         connection.exec_driver_sql(_first_statement(engine.dialect.name, writing))
         yield connection
+
+
+@contextmanager
+def without_timeout(connection: Connection) -> Iterator[None]:
+    """Statements in the block have no timeout: creating an index may take minutes."""
+    if connection.dialect.name == "sqlite":  # which answers in this process
+        yield
+        return
+    driver: Any = connection.connection.driver_connection
+    with driver.answering_within(None):
+        yield
 
 
 def _first_statement(dialect: str, writing: bool) -> str:
@@ -106,6 +132,15 @@ def is_transient(error: Exception) -> bool:
     if isinstance(error.orig, sqlite3.Error):
         return _primary_code(error.orig) in _SQLITE_BUSY
     return isinstance(error, OperationalError) or error.connection_invalidated
+
+
+def is_silent(error: Exception) -> bool:
+    """True if the server did not even answer a ping, or no connection was made within its timeout."""
+    if not isinstance(error, DBAPIError) or isinstance(error.orig, sqlite3.Error):
+        return False
+    from psycopg.errors import ConnectionTimeout  # imported here: sites with SQLite need no driver
+
+    return isinstance(error.orig, ConnectionTimeout)
 
 
 def is_unreachable(error: Exception) -> bool:

@@ -20,7 +20,6 @@ from pipeline.inventory.columns import distinct_values
 from pipeline.inventory.search import index
 from pipeline.inventory.search.tokens import Findable
 from pipeline.inventory.tables import (
-    LOCAL_ID_LENGTH,
     NAMES_AT_A_TIME,
     collections,
     dublin_kernels,
@@ -39,6 +38,7 @@ from pipeline.inventory.tables import (
     rows_with,
     versions,
 )
+from pipeline.names import local_id_problem
 from pipeline.outcome import StepFailed, caused_by, content, system
 from pipeline.records import Job, now, reused, same_job
 
@@ -78,10 +78,8 @@ def _reserve(connection: Connection, owner: str, ark: str, ids: Sequence[str]) -
     if not names:
         return
     for name in names:
-        if not name or len(name) > LOCAL_ID_LENGTH:
-            raise content(
-                f"the local id '{name[:80]}' has {len(name)} characters; 1 to {LOCAL_ID_LENGTH} are allowed"
-            )
+        if problem := local_id_problem(name):
+            raise content(problem)
     created = now()
     insert_new(
         connection,

@@ -9,7 +9,7 @@ from sqlalchemy import Column, Connection, Engine, MetaData, String, Table, insp
 from sqlalchemy.schema import CreateColumn
 
 from pipeline.inventory import scheduled
-from pipeline.inventory.engine import LOCK_WAIT, transaction
+from pipeline.inventory.engine import LOCK_WAIT, transaction, without_timeout
 from pipeline.inventory.search import index
 from pipeline.inventory.tables import metadata
 from pipeline.outcome import system
@@ -70,10 +70,13 @@ def bring_up_to_date(engine: Engine, name: str) -> None:
             return
     if engine.dialect.name == "sqlite":
         _enable_write_ahead_log(engine)
-    with transaction(engine, writing=True) as connection:
+    with transaction(engine, writing=True) as connection, without_timeout(connection):
         if engine.dialect.name == "postgresql":
             connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _UPGRADE_LOCK})
-        if not ((known := revision(connection)) and known.current):
+        known = revision(connection)
+        if known is None and engine.dialect.name == "postgresql":
+            _check_encoding(connection, name)
+        if not (known and known.current):
             _upgrade(connection, name, known)
 
 
@@ -96,6 +99,16 @@ def _enable_write_ahead_log(engine: Engine) -> None:
                 return
     finally:
         connection.close()
+
+
+def _check_encoding(connection: Connection, name: str) -> None:
+    """Any other encoding lacks characters of titles and file names, or does not check them."""
+    encoding = connection.scalar(text("SHOW server_encoding"))
+    if encoding != "UTF8":
+        raise system(
+            f"the inventory {name} has the encoding {encoding}: create its database with CREATE DATABASE ... "
+            "ENCODING 'UTF8' TEMPLATE template0"
+        )
 
 
 def _upgrade(connection: Connection, name: str, before: Revision | None) -> None:

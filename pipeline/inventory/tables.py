@@ -33,6 +33,7 @@ from sqlalchemy.sql.dml import ReturningInsert
 
 from pipeline.checks import FORMAT_IDENTIFICATION
 from pipeline.inventory.columns import Prose, Utc, key_column, of_column, prose_column, time_column
+from pipeline.names import LOCAL_ID_LENGTH
 
 if TYPE_CHECKING:
     from sqlalchemy.dialects import postgresql, sqlite
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     Insert = sqlite.Insert | postgresql.Insert
 
 ARK_LENGTH = 255
-LOCAL_ID_LENGTH = 255
 """Characters; PostgreSQL refuses index rows over 2704 bytes, and a character may take four."""
 
 CHECK_VERSION_LENGTH = FORMAT_LENGTH = 255

@@ -210,6 +210,8 @@ def _remark(table: TableContent, findings: Findings) -> Iterator[str]:
 
 def is_error(remark: Remark, field: str) -> bool:
     """Whether a remark about a cell of this field prevents the deposit."""
+    if remark.kind is RemarkKind.INEXACT:
+        return field in (fields.ARK, fields.LOCAL_ID)
     return remark.kind in (RemarkKind.ERROR, RemarkKind.NO_VALUE) and field in _IDENTIFYING
 
 

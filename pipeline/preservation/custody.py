@@ -40,7 +40,7 @@ class Verdict(StrEnum):
     NOT_READ = "not read"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Source:
     origin: Origin
     digest: str = ""
@@ -52,7 +52,7 @@ class Source:
     url: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Download:
     sha512: str
     at: datetime | None
@@ -60,7 +60,7 @@ class Download:
     jid: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class StorageRecord:
     """The stored file according to the inventory, and the version that added its bytes."""
 
@@ -72,13 +72,13 @@ class StorageRecord:
     """When that job had read the bytes back from storage."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class CustodyProblem:
     what: str
     remedy: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class FileCustody:
     version: int
     path: str

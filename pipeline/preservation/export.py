@@ -7,13 +7,15 @@ Rule: the folder gets its name last. A bag that exists is complete; a refused or
 nothing under that name. A damaged file ends an archive before its end.
 """
 
+import re
 import secrets
 import shutil
 import tarfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from tempfile import SpooledTemporaryFile
@@ -29,24 +31,35 @@ from pipeline.inventory.base import InventoryFile, InventoryObject, InventoryVer
 from pipeline.names import PRODUCER, safe_name
 from pipeline.outcome import damaged
 from pipeline.preservation.premis_record import IN_MEMORY
-from pipeline.preservation.reading_out import files_of, verified
+from pipeline.preservation.reading_out import files_of, read
 from pipeline.records import now
 from pipeline.storage.base import Storage
 
 PAYLOAD = "data"
 PREMIS = "metadata/premis.xml"
 MANIFEST, TAG_MANIFEST = f"manifest-{OF_RECORD}.txt", f"tagmanifest-{OF_RECORD}.txt"
+DECLARATION = "bagit.txt"
 _ESCAPES = {"%": "%25", "\n": "%0A", "\r": "%0D"}
-"""The characters of a path that RFC 8493 encodes in a manifest; the percent sign comes first."""
+"""The characters of a path that BagIt 1.0 encodes in a manifest; the percent sign comes first."""
+
+_ENCODING, _PLAIN = "1.0", "0.97"
+"""Versions of BagIt: with these escapes, and with names as they are.
+
+bagit-python does not decode %25 and refuses such a bag: a name with a percent sign needs the earlier version.
+"""
+
+_AMBIGUOUS = re.compile("[\r\n]|%0[AD]", re.IGNORECASE)
+"""In a name, what only the later version distinguishes from an escape."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """A file of a bag or an archive; `pieces`, `size` bytes, are read before those of the next part."""
+    """A file of a bag or an archive, whose `size` bytes are read before those of the next part."""
 
     path: str
     size: int
-    pieces: Iterable[bytes]
+    read: Callable[[int], Iterable[bytes]]
+    """The bytes from an offset on, once. Only the whole of a stored file is compared with its digest."""
 
 
 @dataclass(frozen=True)
@@ -76,8 +89,8 @@ def export_bag(
     version = next(version for version in known.versions if version.number == number)
     size = sum(file.size for file in version.files)
     with drafted(folder) as draft:
-        for part in Bag(known, version, premis()).parts(storage):
-            write_part(draft / part.path, part.pieces, on_read)
+        for part in Bag(known, version, premis(), now()).parts(storage):
+            write_part(draft / part.path, part.read(0), on_read)
         sync_tree(draft)
     return ExportedBag(known.ark, number, str(folder), len(version.files), size)
 
@@ -85,8 +98,10 @@ def export_bag(
 class Bag:
     """The parts of a bag, all of whose sizes are known before storage is read for its payload."""
 
-    def __init__(self, known: InventoryObject, version: InventoryVersion, premis: Iterable[bytes]) -> None:
-        """`premis`: the document, which is read now."""
+    def __init__(
+        self, known: InventoryObject, version: InventoryVersion, premis: Iterable[bytes], at: datetime
+    ) -> None:
+        """`premis`: the document, which is read now; `at`: the time of the export, whose date the bag has."""
         self._ark = known.ark
         self._version = version
         self._premis: IO[bytes] = SpooledTemporaryFile(max_size=IN_MEMORY)  # noqa: SIM115
@@ -95,14 +110,18 @@ class Bag:
         for piece in premis:
             digester.update(piece)
             self._premis.write(piece)
-        lines = _information(known, version)
+        lines = _information(known, version, at)
+        payload_digests = {_payload_path(file): _sha512(file) for file in version.files}
+        bagit = _version_for(payload_digests)
         texts = {
-            "bagit.txt": "BagIt-Version: 1.0\nTag-File-Character-Encoding: UTF-8\n",
+            DECLARATION: f"BagIt-Version: {bagit}\nTag-File-Character-Encoding: UTF-8\n",
             "bag-info.txt": "".join(f"{label}: {' '.join(value.split())}\n" for label, value in lines),
-            MANIFEST: _manifest({_payload_path(file): _sha512(file) for file in version.files}),
+            MANIFEST: _manifest(payload_digests, bagit),
         }
         tags = {name: _sha512_of(text) for name, text in texts.items()} | {PREMIS: digester.value()}
-        texts[TAG_MANIFEST] = _manifest(tags)
+        texts[TAG_MANIFEST] = _manifest(tags, bagit)
+        self.digest = _sha512_of(texts[TAG_MANIFEST])
+        """Of the manifest of the tag files: bags with the same one are the same, byte for byte."""
         self._texts = {name: text.encode() for name, text in texts.items()}
         self._premis_size = digester.size
 
@@ -114,17 +133,21 @@ class Bag:
 
     def parts(self, storage: Storage) -> Iterator[Part]:
         """Every part; to be used once. DamagedObject unless storage has exactly what is recorded."""
-        yield from (Part(name, len(data), (data,)) for name, data in self._texts.items())
-        self._premis.seek(0)
-        yield Part(PREMIS, self._premis_size, iter(lambda: self._premis.read(READ_CHUNK), b""))
+        for name, data in self._texts.items():
+            yield Part(name, len(data), lambda start, data=data: (data[start:],))  # type: ignore[misc]
+        yield Part(PREMIS, self._premis_size, self._premis_from)
         yield from payload(self._ark, self._version, storage, f"{PAYLOAD}/")
+
+    def _premis_from(self, start: int) -> Iterator[bytes]:
+        self._premis.seek(start)
+        return iter(lambda: self._premis.read(READ_CHUNK), b"")
 
 
 def payload(ark: str, version: InventoryVersion, storage: Storage, folder: str = "") -> Iterator[Part]:
     """The files of the version in `folder`, compared while they are read; errors as `files_of`."""
     for file, outgoing in files_of(ark, version, storage):
         path = f"{folder}{safe_name(file.path, stored=True)}"
-        yield Part(path, file.size, verified(ark, file, outgoing.pieces))
+        yield Part(path, file.size, partial(read, ark, file, outgoing))
 
 
 def _in_order(version: InventoryVersion) -> list[InventoryFile]:
@@ -142,13 +165,21 @@ def tar_size(folder: str, sizes: Iterable[tuple[str, int]]) -> int:
     return total
 
 
-def tar(folder: str, parts: Iterable[Part], at: datetime) -> Iterator[bytes]:
-    """The parts in a folder of a tar archive, of any size, with names in UTF-8."""
+def tar(folder: str, parts: Iterable[Part], at: datetime, start: int = 0) -> Iterator[bytes]:
+    """The parts in a folder of a tar archive, of any size, with names in UTF-8; from the byte `start` on.
+
+    No byte of a part is read that ends before `start`.
+    """
     for part in parts:
-        yield _tar_header(f"{folder}/{part.path}", part.size, int(at.timestamp()))
-        yield from part.pieces
-        yield bytes(-part.size % _BLOCK)
-    yield _TAR_END
+        header = _tar_header(f"{folder}/{part.path}", part.size, int(at.timestamp()))
+        end = len(header) + part.size
+        yield header[start:]
+        if start < end:
+            yield from part.read(max(0, start - len(header)))
+        end += -part.size % _BLOCK
+        yield bytes(min(-part.size % _BLOCK, max(0, end - start)))
+        start = max(0, start - end)
+    yield _TAR_END[start:]
 
 
 def _tar_header(name: str, size: int, at: int) -> bytes:
@@ -191,7 +222,7 @@ def _next_of(parts: Iterator[Part], path: str) -> Iterator[bytes]:
     part = next(parts, None)
     if part is None or part.path != path:
         raise damaged(f"storage lists other files than the record: {path} is missing")
-    yield from part.pieces
+    yield from part.read(0)
 
 
 @contextmanager
@@ -238,28 +269,37 @@ def _sha512_of(text: str) -> str:
     return digester.value()
 
 
-def _manifest(digests: dict[str, str]) -> str:
-    return "".join(f"{digest}  {_escaped(path)}\n" for path, digest in sorted(digests.items()))
+def _version_for(paths: Collection[str]) -> str:
+    plain = any("%" in path for path in paths) and not any(map(_AMBIGUOUS.search, paths))
+    return _PLAIN if plain else _ENCODING
 
 
-def _escaped(path: str) -> str:
-    for character, escape in _ESCAPES.items():
+def _manifest(digests: dict[str, str], bagit: str) -> str:
+    return "".join(f"{digest}  {_escaped(path, bagit)}\n" for path, digest in sorted(digests.items()))
+
+
+def _escaped(path: str, bagit: str) -> str:
+    for character, escape in _ESCAPES.items() if bagit == _ENCODING else ():
         path = path.replace(character, escape)
     return path
 
 
 def listed(manifest: Path) -> Iterator[tuple[str, str]]:
-    """Path and digest of each line of a manifest."""
+    """Path and digest of each line of a manifest, as the declaration beside it says."""
+    declared = (manifest.parent / DECLARATION).read_bytes()
+    escapes = () if f"BagIt-Version: {_PLAIN}\n".encode() in declared else tuple(reversed(_ESCAPES.items()))
     for line in manifest.read_text(encoding="utf-8").split("\n")[:-1]:
         digest, _, path = line.partition("  ")
-        for character, escape in reversed(_ESCAPES.items()):
+        for character, escape in escapes:
             path = path.replace(escape, character)
         yield path, digest
 
 
-def _information(known: InventoryObject, version: InventoryVersion) -> Iterator[tuple[str, str]]:
+def _information(
+    known: InventoryObject, version: InventoryVersion, at: datetime
+) -> Iterator[tuple[str, str]]:
     yield "Bag-Software-Agent", f"arkline {metadata.version('arkline')}"
-    yield "Bagging-Date", f"{now():%Y-%m-%d}"
+    yield "Bagging-Date", f"{at:%Y-%m-%d}"
     yield "Payload-Oxum", f"{sum(file.size for file in version.files)}.{len(version.files)}"
     yield "External-Identifier", known.ark
     for local_id in known.local_id:

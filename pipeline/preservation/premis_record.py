@@ -79,18 +79,14 @@ def _of_version(version: InventoryVersion) -> Iterator[ObjectEvent]:
 
 
 def _as_entered(event: PreservationEvent) -> ObjectEvent:
-    note = event.note
-    if event.type == DISSEMINATION and event.outcome == PASS and note:
-        detail, note = f"version {event.version}: {note}", ""
-    elif event.type == DISSEMINATION:
-        detail = (
-            f"version {event.version}, every file read from storage and compared, for a copy of the object"
-        )
+    notes = [event.note] if event.note else []
+    notes += (f"{file.path or 'description'} of version {file.version}: {file.what}" for file in event.files)
+    if event.type == DISSEMINATION:
+        detail, notes = _given_out(event)
     elif event.type == REBUILT:
         detail = f"the entry of version {event.version} in the inventory, made again from storage"
     else:
         detail = "every file of every version, read again from storage and compared"
-    damage = (f"{file.path or 'description'} of version {file.version}: {file.what}" for file in event.files)
     return ObjectEvent(
         identifier=_identifier(event.ark, event.type, event.at),
         type=event.type,
@@ -98,9 +94,23 @@ def _as_entered(event: PreservationEvent) -> ObjectEvent:
         outcome=event.outcome,
         version=event.version,
         detail=detail,
-        note="\n".join((*([note] if note else ()), *damage)),
+        note="\n".join(notes),
         agent=event.agent,
     )
+
+
+def _given_out(event: PreservationEvent) -> tuple[str, list[str]]:
+    """What was asked for, and the damage.
+
+    Up to 0.3.0, the note of a failed event was the damage, and what was asked for was not kept.
+    """
+    damage = [file.what for file in event.files]
+    if event.outcome == PASS and not event.note:
+        what = "every file read from storage and compared, for a copy of the object"
+        return f"version {event.version}, {what}", damage
+    if event.outcome != PASS and not damage:
+        return f"version {event.version}, read from storage to be given out", [event.note]
+    return f"version {event.version}: {event.note or 'a copy of the object'}", damage
 
 
 def _last_proof(

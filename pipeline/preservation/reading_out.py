@@ -33,6 +33,19 @@ def lost(ark: str, version: InventoryVersion, path: str) -> DamagedObject:
     return damaged(f"storage has no {quote_name(path)} in version {version.number} of {ark}")
 
 
+def read(
+    ark: str, file: InventoryFile, outgoing: OutgoingFile, start: int, length: int | None = None
+) -> Iterator[bytes]:
+    """`length` bytes from the offset `start`, by default all that follow.
+
+    The whole file is compared as in `verified`, and a part is read as in `part_of`.
+    """
+    length = file.size - start if length is None else length
+    if length == file.size:
+        return verified(ark, file, outgoing.pieces)
+    return part_of(ark, file, outgoing.read(start), length)
+
+
 def verified(ark: str, file: InventoryFile, pieces: Iterable[bytes]) -> Iterator[bytes]:
     """The bytes, of which the last are held back until size and digest agree with the record.
 

@@ -14,7 +14,15 @@ from pipeline.file_system import sync_tree
 from pipeline.fixity import READ_CHUNK, Digester, OnRead, ignore
 from pipeline.names import UnsafeName, safe_name
 from pipeline.outcome import damaged
-from pipeline.preservation.export import MANIFEST, PAYLOAD, TAG_MANIFEST, drafted, listed, write_part
+from pipeline.preservation.export import (
+    DECLARATION,
+    MANIFEST,
+    PAYLOAD,
+    TAG_MANIFEST,
+    drafted,
+    listed,
+    write_part,
+)
 
 
 def receive_bag(pieces: Iterable[bytes], folder: Path, on_read: OnRead = ignore) -> tuple[int, int]:
@@ -34,8 +42,8 @@ def receive_bag(pieces: Iterable[bytes], folder: Path, on_read: OnRead = ignore)
                     write_part(draft / path, _read(content, arrived[path]), on_read)
         except tarfile.TarError as error:
             raise damaged(f"the bag did not arrive whole: {error}") from error
-        if not {MANIFEST, TAG_MANIFEST} <= arrived.keys():
-            raise damaged("what arrived is no bag: it has no manifests")
+        if not {DECLARATION, MANIFEST, TAG_MANIFEST} <= arrived.keys():
+            raise damaged("what arrived is no bag: it has no declaration or no manifests")
         declared = {**dict(listed(draft / MANIFEST)), **dict(listed(draft / TAG_MANIFEST))}
         digests = {path: one.value() for path, one in arrived.items() if path != TAG_MANIFEST}
         for path in sorted(digests.keys() | declared.keys()):

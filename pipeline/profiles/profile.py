@@ -362,13 +362,7 @@ class Profiles:
         return read_profile(self.file(name), elsewhere=elsewhere)[0]
 
     def names(self) -> tuple[str, ...]:
-        try:
-            files = [path for path in self.folder.iterdir() if path.is_file()]
-        except OSError as error:
-            raise ProfileError(
-                f"the folder of profiles {self.folder} cannot be read ({error.strerror}): "
-                "create it, or set ARKLINE_PROFILES"
-            ) from error
+        files = self._files(self.folder.iterdir)
         names = {path.stem if path.suffix in _SUFFIXES else path.name for path in files if _is_profile(path)}
         return tuple(sorted(name for name in names if re.match(_NAME, name)))
 
@@ -376,16 +370,26 @@ class Profiles:
         """Files that look like profiles but have an unsupported suffix."""
         return tuple(sorted(path for path in self.folder.iterdir() if path.suffix in _MISTAKEN))
 
+    def _files(self, listed: Callable[[], Iterable[Path]]) -> list[Path]:
+        """Those that are files; the folder may be unreadable when `listed` is called."""
+        try:
+            return [path for path in listed() if path.is_file()]
+        except OSError as error:
+            raise ProfileError(
+                f"the folder of profiles {self.folder} cannot be read ({error.strerror}): "
+                "create it, or set ARKLINE_PROFILES"
+            ) from error
+
     def file(self, name: str) -> Path:
-        known = self.names()
-        if name not in known:
-            near = difflib.get_close_matches(name, known, 1)
+        suffixes = (*_SUFFIXES, "") if "." not in name else _SUFFIXES
+        beside = [self.folder / f"{name}{suffix}" for suffix in suffixes if re.match(_NAME, name)]
+        paths = self._files(lambda: beside)
+        if not paths:  # the folder is listed for an unknown name alone: it may have thousands
+            near = difflib.get_close_matches(name, self.names(), 1)
             hint = f"did you mean {near[0]}?" if near else "use the name of one of this site"
             refusal = UnknownProfile(f"there is no profile {quote_name(name, 128)}; {hint}")
             raise refusal.with_remedies(Remedy(Action.SHOW_PROFILES))
-        suffixes = (*_SUFFIXES, "") if "." not in name else _SUFFIXES
-        paths = [path for suffix in suffixes if (path := self.folder / f"{name}{suffix}").is_file()]
-        if len(paths) != 1:
+        if len(paths) > 1:
             files = ", ".join(path.name for path in paths)
             raise ProfileError(f"profile {name} is in {len(paths)} files ({files}): keep one of them")
         return paths[0]

@@ -51,6 +51,8 @@ class Identity:
     identifiers: Identifiers
     new: bool
     """True if the ARK was minted for this job and no local id can already name the object."""
+    recorded: int = 0
+    """The last version of the object that the inventory has."""
 
 
 def identify(job: Job, profile: Profile, context: StepContext, local_id: tuple[str, ...]) -> Identity:
@@ -79,7 +81,7 @@ def identify(job: Job, profile: Profile, context: StepContext, local_id: tuple[s
         _write(job, context, known, identifiers)
         context.attempt.check()
         context.inventory.reserve_local_ids(profile.owner, ark, local_id)
-        return Identity(ark, identifiers, new=False)
+        return Identity(ark, identifiers, new=False, recorded=placement.version if placement else 0)
 
 
 def recall(job: Job, context: StepContext) -> bool:
@@ -133,11 +135,7 @@ def _mint_ark(
     """Mint a new ARK. The inventory reserves the local ids for it before it is registered anywhere, so that
     after a crash the next job with these local ids uses this ARK.
     """
-    if job.configuration.submission_mode is SubmissionMode.RESET:
-        raise content(
-            "the object to reset is not identified: give its ARK or one of its local ids, or submit it with "
-            "mode add"
-        ).because(causes.UPDATE_INVALID())
+    minter.check_reset(job.configuration, profile, local_id)
     # Written with the ARK, in one transaction, so that the ARK is never mistaken for a depositor's.
     assigned = known.model_copy(update={"local_id": local_id, "assigned": True})
     if known.primary_id is not None:
@@ -314,6 +312,7 @@ def _compose_version(
         message=given.note or f"{given.submission_mode} of {given.payload_name or 'a payload'}",
         user=given.submitter,
         node=profile.storage_node,
+        recorded=identity.recorded,
     )
     return request, described.erc
 

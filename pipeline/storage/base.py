@@ -15,7 +15,7 @@ from pipeline.attempt import UNATTENDED, Attempt
 from pipeline.deployment import StorageStore
 from pipeline.errors import UsageRefused
 from pipeline.fixity import ContentFile, OnRead, ReadBackFile, StoredFile, StoredVersion, ignore
-from pipeline.outcome import caused_by, content, system
+from pipeline.outcome import caused_by, content, damaged, system
 from pipeline.records import SubmissionMode
 from pipeline.states import FailureKind
 
@@ -40,6 +40,8 @@ class StoreRequest:
     """None: the time of storing."""
     node: int | None = None
     """The profile's storage node, for services that have several."""
+    recorded: int = 0
+    """The last version of the object that the inventory has; storage may have one more."""
 
     @property
     def digests(self) -> dict[str, str]:
@@ -233,8 +235,13 @@ def carried_paths(request: StoreRequest, latest: int, paths: Collection[str]) ->
 
     `latest` is the number of the object's latest version, 0 if there is no object; `paths` are its files.
     An update carries over the depositor's files; our own files describe one version and are rewritten.
-    StepFailed if this object cannot accept the request.
+    StepFailed if this object cannot accept the request; DamagedObject if storage has lost a version of it.
     """
+    if latest < request.recorded:
+        raise damaged(
+            f"storage has {latest} of the {request.recorded} versions of {request.ark} that were stored: "
+            "restore the object from a copy of the storage, then resume the job"
+        )
     if request.new and latest:
         raise system(
             f"{request.ark} was just minted, but an object with this ARK exists: the counter of minted "

@@ -27,6 +27,8 @@ class RemarkKind(StrEnum):
     SERIAL_DATE = "serial-date"
     SHOWN = "shown"
     """A whole number as the cell shows it, such as 0007, which is read."""
+    INEXACT = "inexact"
+    """A number with more digits than a spreadsheet program keeps."""
     NUMBER = "number"
     """The shortest number of a spreadsheet's column: the format in which it is shown is not known."""
 
@@ -73,6 +75,8 @@ _SENTENCES = {
     RemarkKind.AMBIGUOUS_DATE: "the date {cell} is ambiguous: write {date}",
     RemarkKind.NUMBER: "{cell} is a number, and others have more digits: zeros that the spreadsheet shows "
     "before it are not read; if they belong to the identifier, write it as text",
+    RemarkKind.INEXACT: "{cell} is a number of which the spreadsheet has kept only 15 digits: write it as "
+    "text",
     RemarkKind.SERIAL_DATE: "{cell} is a spreadsheet's number for a day: write {date} if that is meant",
 }
 

@@ -8,6 +8,7 @@ import io
 import posixpath
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
 from typing import Literal
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
@@ -17,9 +18,14 @@ from pipeline.tables.content import EXACT, TableFormat, column_letters
 from pipeline.tables.remarks import Remark, RemarkKind
 
 _MARKED = re.compile(
-    rb"""<(?:\w+:)?f[\s/>]|t=["']e["']|:formula=|value-type=["']error["']|-spanned=|:min-integer-digits="""
+    rb"""<(?:\w+:)?f[\s/>]|t=["']e["']|:formula=|value-type=["']error["']|-spanned="""
+    rb"""|:min-integer-digits=|:value=["']-?\d{16}"""
 )
-"""What XLSX and ODS write for a formula, an error or merged cells, and ODS for the format of a number."""
+"""What XLSX and ODS write for a formula, an error or merged cells, and ODS for the format of a number and for
+one of many digits."""
+
+_KEPT = 1 << 53
+"""Whole numbers up to it are kept with all their digits by a program that computes with doubles."""
 
 _FORMAT = re.compile(r"""((?:"[^"]*"|\\.|[-/ ])*)(0+)((?:"[^"]*"|\\.|[-/ ])*)""")
 """A format of whole numbers: digits of which zeros are shown, between texts."""
@@ -122,13 +128,26 @@ def _of_ods_row(row: int, element: Element) -> Iterator[Remark]:
             yield Remark(RemarkKind.NO_VALUE, row, column, formula)
         if cell.get(f"{_OFFICE}value-type") == "float":
             shown = "".join(part.text or "" for part in cell.iterfind(f"{_TEXT}p"))
-            number = float(cell.get(f"{_OFFICE}value", "-1"))
-            if number.is_integer() and re.fullmatch(rf"\D*0*{int(number)}\D*", shown):
+            if _shows(shown, cell.get(f"{_OFFICE}value", "-1")):
                 yield Remark(RemarkKind.SHOWN, row, column, shown)
         rows, columns = _count(cell, "rows-spanned"), _count(cell, "columns-spanned")
         if rows > 1 or columns > 1:
             yield merged((row, column), (row + rows - 1, column + columns - 1))
         column += _count(cell, "columns-repeated")
+
+
+def _shows(shown: str, value: str) -> bool:
+    """Whether the text shows a whole number with all digits, of which none was lost before they were written.
+
+    A number with further digits than those that tell a double from its neighbours was never a double.
+    """
+    number = float(value)
+    if not number.is_integer():
+        return False
+    written = Decimal(value)
+    if abs(number) >= _KEPT and written == Decimal(repr(number)):
+        return False
+    return re.fullmatch(rf"\D*0*{int(written)}\D*", shown) is not None
 
 
 def _count(element: Element, name: str) -> int:

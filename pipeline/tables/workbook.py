@@ -116,13 +116,23 @@ def _rows(values: list[list[_Value]], cells: list[Remark]) -> Iterator[TableRow]
 
 
 def _numbers(values: list[list[_Value]], cells: list[Remark]) -> Iterator[Remark]:
-    """The shortest number of each column whose numbers differ in length: they may be shown equally long."""
+    """Numbers whose last digits may be lost, and the shortest other number of each column whose numbers
+    differ in length: they may be shown equally long."""
     known = {(remark.row, remark.column) for remark in cells if remark.kind in _AS_TEXT}
     for place, column in enumerate(zip(*values, strict=True)):
-        numbers = ((text(cell), row) for row, cell in enumerate(column, 1) if type(cell) in (int, float))
-        sound = [(number, row) for number, row in numbers if (row, place) not in known]
+        numbers = (
+            (cell, row)
+            for row, cell in enumerate(column, 1)
+            if isinstance(cell, int | float) and not isinstance(cell, bool) and (row, place) not in known
+        )
+        sound = list[tuple[str, int]]()
+        for number, row in numbers:
+            if abs(number) < EXACT:
+                sound.append((text(number), row))
+            else:
+                yield Remark(RemarkKind.INEXACT, row, place, text(number))
         shortest, row = min(sound, key=lambda one: len(one[0]), default=("", 0))
-        if any(len(shortest) < len(number) for number, _ in sound):
+        if any(len(shortest) < len(digits) for digits, _ in sound):
             yield Remark(RemarkKind.NUMBER, row, place, shortest)
 
 
@@ -133,7 +143,7 @@ def text(value: _Value) -> str:
             return value.strip()
         case bool():
             return str(value).lower()
-        case float() if value.is_integer() and abs(value) < EXACT:
+        case float() if value.is_integer():
             return str(int(value))
         case datetime() if value.time() == time():
             return value.date().isoformat()

@@ -224,7 +224,7 @@ def writing(  # noqa: PLR0913 - who writes what, and within which limits
         _check_room(root, declared.size or 0)
         folder = stored.part_folder(root, upload, declared.name)
         if offset and not folder.exists():
-            raise _differs(0)
+            raise _not_begun(root, upload, declared.name)
         folder.mkdir(exist_ok=True)
         with (folder / stored.CONTENT).open("a+b") as stream:
             _lock(stream, folder, declared.name)
@@ -234,7 +234,9 @@ def writing(  # noqa: PLR0913 - who writes what, and within which limits
                 raise _differs(size)
             if begun is None or not resumable:
                 stream.truncate(0)
-                stored.write_record(folder / stored.DESCRIPTION, declared)
+                (folder / stored.DESCRIPTION).unlink(missing_ok=True)
+                if resumable:  # nobody continues another one, whose description needs no sync
+                    stored.write_record(folder / stored.DESCRIPTION, declared)
             writer = PartWriter(
                 root, upload, begun if begun and resumable else declared, stream, limit, taking
             )
@@ -246,6 +248,17 @@ def writing(  # noqa: PLR0913 - who writes what, and within which limits
                 else:
                     writer.discard()
                 raise
+
+
+def _not_begun(root: Path, upload: str, name: str) -> ArklineError:
+    """Why a file without an unfinished part is not continued: it is complete, or was never begun."""
+    file = find_file(root, upload, name)
+    if file is None:
+        return _differs(0)
+    return ArklineError(
+        f"{quote_name(name)} is complete with {file.size:,} bytes: nothing more is accepted for it",
+        code=codes.OFFSET_DIFFERS,
+    )
 
 
 def _differs(size: int) -> ArklineError:

@@ -146,6 +146,8 @@ def test_reset_leaves_exactly_the_files_of_the_request_and_keeps_the_history(pla
         (True, CONTENT, {"files": {"system/s.txt": "s"}, "mode": UPDATE, "delete": (A,)}),
         (True, CONTENT, {"files": {f"{A}/below": "b"}, "mode": UPDATE}),
         (True, SYSTEM, {"files": {B: "b"}, "new": True}),
+        (False, SYSTEM, {"files": {A: "a"}, "recorded": 1}),
+        (True, SYSTEM, {"files": {B: "b"}, "mode": UPDATE, "recorded": 2}),
     ],
     ids=[
         "reset of nothing",
@@ -155,6 +157,8 @@ def test_reset_leaves_exactly_the_files_of_the_request_and_keeps_the_history(pla
         "delete of the last file",
         "a folder in the place of a file",
         "a minted ARK that is taken",
+        "an object that was lost",
+        "an object whose last version was lost",
     ],
 )
 def test_a_request_that_the_object_cannot_accept_is_refused_before_and_when_it_is_stored(

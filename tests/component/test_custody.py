@@ -417,6 +417,11 @@ def test_an_object_or_version_that_is_not_known_is_refused_with_a_hint(repositor
     for arguments, message in (
         (("ark:/99999/unknown",), "the inventory has no object ark:/99999/unknown"),
         (("nonsense",), "the inventory has no object nonsense"),
+        (
+            ("jid0000000001",),
+            "is the id of a job, not of an object: the status of the job shows the object's ARK",
+        ),
+        (("jid0000000001",), "arkline status jid0000000001"),
         ((ark, "--version", "3"), f"the inventory has no version 3 of {ark}; it has 1"),
         ((ark, "--version", "1", "--all-versions"), "cannot be combined"),
     ):
@@ -435,6 +440,17 @@ def test_a_local_id_of_two_owners_names_no_object(repository: Repository) -> Non
 
     assert told.exit_code == 2
     assert f"'loc-1' names more than one object: give the ARK, {ARK} or {ark}" in told.stderr
+
+
+def test_a_local_id_that_is_the_end_of_another_ark_hides_no_object(repository: Repository) -> None:
+    first = repository.recorded(repository.job(1)).ark
+    short = first.rpartition("/")[2]
+    second = repository.recorded(repository.job(2, local_id=(short,))).ark
+
+    told = asked(repository, short, "--no-verify")
+
+    assert told.exit_code == 2
+    assert f"'{short}' names more than one object: give the ARK, {second} or {first}" in told.stderr
 
 
 def test_an_inventory_that_is_not_there_is_not_made(repository: Repository, tmp_path: Path) -> None:

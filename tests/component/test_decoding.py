@@ -498,7 +498,7 @@ def test_a_worker_logs_the_protections_that_its_kernel_refuses(caplog: pytest.Lo
     decoder_module._warn_of.cache_clear()
 
     for _ in range(2):
-        list(asked.decode(Request("thread", "a test", {}), UNATTENDED))
+        list(asked.decode(Request("raised", "a test", {}), UNATTENDED))
 
     asked.close()
     (entry,) = [record.getMessage() for record in caplog.records if "decoded without" in record.getMessage()]

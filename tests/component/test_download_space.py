@@ -18,7 +18,7 @@ from pipeline.steps.download_space import FIRST_STEP
 from pipeline.working_storage import capacity, mount
 from pipeline.working_storage.workspace import Workspace
 from tests.servers.http_source import HttpSource
-from tests.support.downloading import assert_downloaded, content_of, job_of, job_of_file, rows
+from tests.support.downloading import assert_downloaded, content_of, job_of, job_of_file, rows, size_of
 from tests.support.memory_record import MemoryJobRecord
 from tests.support.step_context import collection, local_settings, services
 
@@ -65,8 +65,7 @@ def endless(folder: Path) -> Path:
 
 
 def on_disk(job: Job, settings: Settings) -> int:
-    folder = Workspace.of(job, settings.working).folder
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    return size_of(Workspace.of(job, settings.working).folder)
 
 
 @pytest.mark.parametrize("sized", [True, False], ids=["declared", "estimated"])

@@ -66,7 +66,7 @@ def test_a_manifest_needs_the_sum_of_its_sizes_told_or_declared(
 
 
 def test_sizes_are_asked_at_the_same_time(settings: Settings, source: HttpSource) -> None:
-    asking = threading.Barrier(settings.download_threads, timeout=10)
+    asking = threading.Barrier(settings.download_threads, timeout=30)
 
     class Together:
         def size(self, url: str, attempt: Attempt) -> int:

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import tarfile
 import zipfile
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -119,10 +120,27 @@ def test_a_checksum_command_accepts_the_manifests(store: Store, tmp_path: Path) 
         assert done.returncode == 0, done.stderr
 
 
-def test_a_percent_sign_in_a_name_is_encoded_as_the_standard_says(store: Store, tmp_path: Path) -> None:
-    exported(stored(store, {"100%25.txt": "x"}), tmp_path / "bag")
+def test_a_bag_with_a_percent_sign_in_a_name_is_accepted_by_an_independent_validator(
+    store: Store, tmp_path: Path
+) -> None:
+    names = {"100%25.txt": "x", "50% off.txt": "y"}
 
-    assert "  data/producer/100%2525.txt\n" in (tmp_path / "bag" / "manifest-sha512.txt").read_text()
+    exported(stored(store, names), tmp_path / "bag")
+
+    bag = bagit.Bag(str(tmp_path / "bag"))
+    bag.validate()
+    assert bag.version_info == (0, 97)
+    assert "  data/producer/100%25.txt\n" in (tmp_path / "bag" / "manifest-sha512.txt").read_text()
+    assert len(checked_by_our_reader(tmp_path / "bag")) == 1
+
+
+def test_a_name_that_looks_like_an_escape_is_encoded_as_the_standard_says(
+    store: Store, tmp_path: Path
+) -> None:
+    exported(stored(store, {"a%0Ab.txt": "x"}), tmp_path / "bag")
+
+    assert "BagIt-Version: 1.0\n" in (tmp_path / "bag" / "bagit.txt").read_text()
+    assert "  data/producer/a%250Ab.txt\n" in (tmp_path / "bag" / "manifest-sha512.txt").read_text()
     assert len(checked_by_our_reader(tmp_path / "bag")) == 1
 
 
@@ -269,10 +287,33 @@ def test_a_tar_is_that_of_the_standard_library(name: str, size: int) -> None:
     info.size, info.mtime = size, int(at.timestamp())
     expected = info.tobuf(tarfile.PAX_FORMAT, "utf-8") + bytes(size + -size % 512) + bytes(1024)
 
-    written = b"".join(tar("bags", [Part(name, size, [bytes(size)])], at))
+    written = b"".join(tar("bags", [Part(name, size, lambda start: [bytes(size - start)])], at))
 
     assert written == expected
     assert tar_size("bags", [(name, size)]) == len(expected)
+
+
+def test_the_rest_of_a_tar_is_what_follows_any_byte_of_it() -> None:
+    at = datetime(2026, 11, 27, tzinfo=UTC)
+    contents = {"a.txt": b"alpha", "empty.txt": b"", "x" * 300: b"beta" * 200, "block.txt": b"x" * 512}
+    read = list[str]()
+
+    def parts() -> Iterator[Part]:
+        for name, content in contents.items():
+
+            def rest(start: int, name: str = name, content: bytes = content) -> list[bytes]:
+                read.append(name)
+                return [content[start:]]
+
+            yield Part(name, len(content), rest)
+
+    whole = b"".join(tar("bags", parts(), at))
+
+    for start in range(len(whole) + 1):
+        assert b"".join(tar("bags", parts(), at, start)) == whole[start:]
+    read.clear()
+    b"".join(tar("bags", parts(), at, 512 + 5))  # in the padding of the first
+    assert read == list(contents)[1:]
 
 
 def test_the_size_of_a_tar_is_known_for_a_file_of_any_size() -> None:

@@ -87,6 +87,13 @@ def test_an_object_of_another_owner_is_refused(repository: Repository) -> None:
     refused(repository, job, FailureKind.CONTENT, "belongs to another owner")
 
 
+def test_nothing_is_minted_for_a_local_id_that_is_too_long(repository: Repository) -> None:
+    job = repository.job(1, local_id=("x" * 256,))
+
+    refused(repository, job, FailureKind.CONTENT, "has 256 characters; 1 to 255 are allowed")
+    assert not repository.job_record.counters
+
+
 def test_what_is_no_ark_is_refused(repository: Repository) -> None:
     refused(repository, repository.job(1, primary_id="doi:10.5072/x"), FailureKind.CONTENT, "is not an ARK")
 

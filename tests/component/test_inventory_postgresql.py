@@ -8,7 +8,7 @@ from sqlalchemy import Connection, text
 
 from pipeline.inventory.database import Database
 from pipeline.inventory.sql import SqlInventory, open_inventory
-from pipeline.outcome import Service, ServiceDown
+from pipeline.outcome import Service, ServiceDown, StepFailed
 from tests.servers import postgresql
 from tests.support.recordings import ARK, recording
 
@@ -49,7 +49,7 @@ def test_of_two_that_wait_for_each_other_both_end(inventory: SqlInventory) -> No
         statement = text("SELECT id FROM inv_objects WHERE ark = :ark FOR UPDATE")
         connection.execute(statement, {"ark": first})
         if len(tries) <= 2:
-            both_hold_one.wait(10)
+            both_hold_one.wait(30)
         connection.execute(statement, {"ark": second})
 
     with ThreadPoolExecutor(2) as pool:
@@ -106,3 +106,14 @@ def test_a_server_that_is_down_is_a_passing_fault(
 
 def test_a_driver_less_scheme_means_the_driver_that_is_installed(url: str) -> None:
     assert Database(url).name.startswith("postgresql+psycopg://")
+
+
+@pytest.mark.parametrize("encoding", ["SQL_ASCII", "LATIN1"])
+def test_a_database_that_lacks_characters_is_refused_before_anything_is_entered(
+    postgresql_server: postgresql.Server, encoding: str
+) -> None:
+    opened = open_inventory(postgresql_server.new_database(encoding))
+
+    with pytest.raises(StepFailed, match=f"has the encoding {encoding}: create its database with CREATE"):
+        opened.known_arks([ARK])
+    opened.database.close()

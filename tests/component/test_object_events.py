@@ -12,6 +12,7 @@ from xml.etree import ElementTree
 import pytest
 
 from entrypoints.cli import exit_codes
+from operations.objects.objects import dissemination
 from pipeline.checks import Stage
 from pipeline.description import premis
 from pipeline.fixity import ContentFile
@@ -135,6 +136,16 @@ def test_damage_and_its_repair_are_events_with_the_file(store: Store, tmp_path: 
     assert note.startswith("producer/b.txt of version 1: storage has 4 bytes")
 
 
+def test_the_command_line_shows_the_damage_of_a_failed_event(store: Store) -> None:
+    ark = stored(store)
+    store.change(ark, "v1/content/producer/b.txt", flip)
+    checked(store, ark)
+
+    shown = arkline("object", ark, "--no-verify").stdout
+
+    assert "and compared; producer/b.txt of version 1: storage has 4 bytes" in " ".join(shown.split())
+
+
 def test_one_document_has_all_events_from_transfer_to_the_last_check(store: Store, tmp_path: Path) -> None:
     ark = stored(store)
     updated(store, ark)
@@ -240,8 +251,33 @@ def test_a_refused_export_is_an_event_with_the_damage(store: Store, tmp_path: Pa
 
     assert timeline(ark) == [*AFTER_PROCESSING, ("dissemination", "fail")]
     (entered,) = store.repository.inventory.events_of(ark)
-    assert f"'producer/b.txt' of {ark} is damaged in storage" in entered.note
+    assert f"'producer/b.txt' of {ark} is damaged in storage" in entered.files[0].what
     assert entered.reported is not None
+
+
+def test_premis_has_what_a_refused_export_was_asked_for_and_the_damage(store: Store, tmp_path: Path) -> None:
+    ark = stored(store)
+    store.change(ark, "v1/content/producer/b.txt", flip)
+    arkline("export", ark, "--output", str(tmp_path / "bag"), code=exit_codes.BROKEN_CUSTODY)
+
+    (tmp_path / "document").mkdir()
+    text = document(ark, tmp_path / "document")
+
+    assert values(text, ".//p:eventDetail")[-1] == "version 1: a copy of the object"
+    assert values(text, ".//p:eventOutcomeDetailNote")[-1].startswith("'producer/b.txt' of ark:")
+
+
+def test_a_failed_event_of_an_earlier_release_does_not_state_that_every_file_was_read(store: Store) -> None:
+    ark = stored(store)
+    of_earlier = replace(dissemination(ark, 1, "Ann", "the file is damaged"), outcome=description.FAIL)
+    store.repository.inventory.enter_export(of_earlier)
+
+    shown = json.loads(arkline("object", ark, "--no-verify", "--json").stdout)["timeline"][-1]
+
+    assert (shown["detail"], shown["note"]) == (
+        "version 1, read from storage to be given out",
+        "the file is damaged",
+    )
 
 
 def test_an_inventory_that_takes_no_event_does_not_prevent_an_export(store: Store, tmp_path: Path) -> None:

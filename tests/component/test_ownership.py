@@ -97,6 +97,7 @@ def test_an_object_that_was_entered_with_hyphens_is_found_by_that_name(repositor
     repository.inventory.database.write(lambda connection: connection.execute(rename))
 
     job = repository.job(2, primary_id=hyphens)
-    process.work(job, repository.services())
+    services = repository.services()
+    process.identify(job, services.profile, services, ())
 
     assert repository.identifiers(job).primary_id == hyphens

@@ -1,13 +1,16 @@
 """One object through adding, updating and resetting."""
 
+import shutil
+
 import pytest
 from ocfl import StorageRoot
 
 from pipeline.fixity import StoredVersion
-from pipeline.outcome import StepFailed
+from pipeline.outcome import DamagedObject, StepFailed
 from pipeline.records import Job, PayloadType, SubmissionMode
 from pipeline.states import FailureKind
 from pipeline.steps import process
+from pipeline.storage.ocfl.objects import object_path
 from pipeline.working_storage.workspace import Workspace
 from tests.support.repository import Repository
 
@@ -107,9 +110,16 @@ def test_the_last_file_of_an_object_is_not_deleted(repository: Repository) -> No
 
 
 def test_nothing_is_minted_for_a_reset_that_names_no_object(repository: Repository) -> None:
-    job = submitted(repository, 1, RESET, {"a": "a"})
+    job = repository.job(1, {"a": "a"}, submission_mode=RESET, local_id=())
 
     refused(repository, job, "the object to reset is not identified")
+    assert not repository.job_record.counters
+
+
+def test_a_reset_of_an_unknown_local_id_names_it(repository: Repository) -> None:
+    job = repository.job(1, {"a": "a"}, submission_mode=RESET, local_id=("NOPE",))
+
+    refused(repository, job, "no object of collection .* has the local id 'NOPE'")
     assert not repository.job_record.counters
 
 
@@ -126,3 +136,27 @@ def test_a_reset_that_is_done_again_after_a_crash_is_one_version(repository: Rep
 
     assert repository.work(job) == repository.work(job)
     assert len(repository.jobs_of(repository.work(job).ark)) == 2
+
+
+@pytest.mark.parametrize("mode", [ADD, UPDATE, RESET])
+@pytest.mark.parametrize("left", [0, 1])
+def test_no_version_follows_one_that_storage_has_lost(
+    repository: Repository, mode: SubmissionMode, left: int
+) -> None:
+    """... as when a mount is away or an old copy was restored: the object would have two histories."""
+    first = repository.recorded(submitted(repository, 1, ADD, {"a": "a"}))
+    folder = repository.settings.storage / object_path(first.ark)
+    shutil.copytree(folder, repository.settings.home / "copy")
+    repository.recorded(submitted(repository, 2, UPDATE, {"b": "b"}))
+    shutil.rmtree(folder)
+    if left:
+        shutil.copytree(repository.settings.home / "copy", folder)
+    job = submitted(repository, 3, mode, {"c": "c"})
+
+    says = f"storage has {left} of the 2 versions of {first.ark}"
+    with pytest.raises(DamagedObject, match=says) as refusal:
+        process.work(job, repository.services())
+
+    assert refusal.value.kind is FailureKind.SYSTEM
+    assert folder.exists() == bool(left)
+    assert len(repository.services().storage.versions_of(first.ark)) == left

@@ -23,6 +23,7 @@ from tests.support.records import AT
 from tests.support.repository import OWNER, Repository
 from tests.support.schemas import assert_valid
 from tests.support.step_context import UNUSED
+from tests.support.stores import rewrite
 
 UPDATE = SubmissionMode.UPDATE
 KEY = "0123456789abcdef" * 2
@@ -300,10 +301,10 @@ def test_a_stored_version_that_is_damaged_fails_its_job_until_it_is_restored_and
 ) -> None:
     job, stored = stored_before(repository)
     damaged = repository.ocfl.root.object(stored.ark) / "v1/content/producer/a.txt"
-    damaged.write_text("as st0red")
+    rewrite(damaged, b"as st0red")
 
     refused(repository, job, FailureKind.SYSTEM, "a.txt is damaged: .*; restore it, then resume the job")
-    damaged.write_text("as stored")
+    rewrite(damaged, b"as stored")
 
     assert recorded(repository, job)
 

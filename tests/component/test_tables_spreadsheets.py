@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from pipeline.decoding import calls
 from pipeline.decoding.decoder import Decoder
+from pipeline.manifests.from_csv import is_error
 from pipeline.settings import Settings
 from pipeline.tables.content import (
     CELLS_LIMIT,
@@ -418,3 +419,47 @@ def test_a_whole_number_is_read_as_the_cell_of_libreoffice_shows_it(
     table = read(ods(f'<x {spaces}>{style}</x><table:table table:name="List">{head}{rows}</table:table>'))
 
     assert [row.cells[1] for row in table.rows] == ["0007", "MUE-007", "1234", "7", "7.5", "7"]
+
+
+LONG = ["123456789012345", "1234567890123456", "9007199254740993", "99000123456789012"]
+
+
+def test_a_number_of_more_digits_than_excel_keeps_is_whole_and_pointed_out(
+    read: Callable[..., TableContent],
+) -> None:
+    rows = "".join(f"<row><c><v>{number}</v></c><c><v>{number}</v></c></row>" for number in LONG)
+
+    table = read(xlsx(inline("Call number", "Title") + rows))
+
+    assert [row.cells[0] for row in table.rows] == [*LONG[:2], "9007199254740992", "99000123456789008"]
+    remarks = [remark for remark in table.remarks if remark.kind is RemarkKind.INEXACT]
+    assert [(remark.row, remark.column) for remark in remarks] == [
+        (row, column) for column in (0, 1) for row in (3, 4, 5)
+    ]
+    assert str(remarks[0]) == (
+        "'1234567890123456' is a number of which the spreadsheet has kept only 15 digits: write it as text"
+    )
+    assert [is_error(remark, table.field(remark.column)) for remark in remarks] == [True] * 3 + [False] * 3
+
+
+@pytest.mark.parametrize(
+    ("value", "shown", "is_exact"),
+    [
+        *((number, number, True) for number in LONG),
+        ("99000123456789012", "MUE-99000123456789012", True),
+        ("1234567890123456", "1.23456789012346E+015", False),
+        ("9.9000123456789E+16", "99000123456789000", False),
+        ("99000123456789010", "99000123456789010", False),
+        ("9007199254740992", "9007199254740992", False),
+    ],
+)
+def test_a_long_number_of_libreoffice_is_read_as_its_cell_shows_it_if_no_digit_is_lost(
+    read: Callable[..., TableContent], value: str, shown: str, is_exact: bool
+) -> None:
+    cell = f'<table:table-cell office:value-type="float" office:value="{value}"><text:p>{shown}</text:p>'
+    rows = ods_row(*ods_text("File", "Call number")) + ods_row(*ods_text("a"), f"{cell}</table:table-cell>")
+
+    table = read(ods(f'<table:table table:name="List">{rows}</table:table>'), name="list.ods")
+
+    assert table.rows[0].cells[1] == (shown if is_exact else str(int(float(value))))
+    assert [remark.kind for remark in table.remarks] == ([] if is_exact else [RemarkKind.INEXACT])

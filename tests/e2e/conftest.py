@@ -11,8 +11,9 @@ from tests.support.fleet import fleet as running_fleet
 
 @pytest.fixture
 def settings(settings: Settings) -> Settings:
-    """Quick retries, so that a test of recovery takes seconds."""
-    return settings.model_copy(update={"backoff": 0.5, "max_tries": 3, "fetch_tries": 2, "stop_grace": 1})
+    """Quick retries and short sessions, so that a test of recovery takes seconds."""
+    quick = {"backoff": 0.5, "max_tries": 3, "fetch_tries": 2, "stop_grace": 1, "zk_session_timeout": 4}
+    return settings.model_copy(update=quick)
 
 
 @pytest.fixture

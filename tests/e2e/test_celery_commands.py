@@ -151,7 +151,7 @@ def test_a_time_limit_of_celery_kills_the_process_and_the_sweep_sends_the_job_ag
 ) -> None:
     arrives = threading.Event()
     with watched(settings) as flower:
-        worker = fleet.celery("worker", "worker", "-c", "1", "--time-limit", "8")
+        worker = fleet.celery("worker", "worker", "-c", "1", "--time-limit", "20")
         enable_events(settings, workers=1)
         _, jid = deposited(session, settings, source.put("/slow.bin", b"slow" * 1000, hold=arrives))
         flower.await_states(jid, *succeeded(*BEFORE_THE_DOWNLOAD), ("job.downloading", STARTED))
@@ -163,7 +163,7 @@ def test_a_time_limit_of_celery_kills_the_process_and_the_sweep_sends_the_job_ag
             (RETRY, "the worker was stopped"),
             (FAILURE, "the worker was lost"),
         )
-        assert f"Hard time limit (8.0s) exceeded for job.pending[{jid}-" in worker.command.log.read_text()
+        assert f"Hard time limit (20.0s) exceeded for job.pending[{jid}-" in worker.command.log.read_text()
         arrives.set()
         done = job_reaches(session, jid, JobState.COMPLETED)
     assert [entry.state for entry in done.history] == [*JOB.working(), JobState.COMPLETED]

@@ -6,6 +6,7 @@ One fleet, one web process and one browser for all of them; every trouble leaves
 import re
 import shlex
 from collections.abc import Iterator
+from urllib.parse import urlsplit
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
@@ -25,6 +26,7 @@ from tests.support import planting
 from tests.support.browser import Chromium, Visitor, chromium, visitor
 from tests.support.fleet import fleet
 from tests.support.operators import ANN
+from tests.support.polling import eventually
 from tests.support.remedy_world import World, quick_settings
 from tests.support.web import Caller, Web, new_token, serving, serving_board
 from zkstate.connection.session import connect
@@ -196,8 +198,10 @@ def test_no_worker_for_a_queue(world: World, front: Page) -> None:
     bid = world.submit()
 
     with serving(world.settings) as cold:
-        first = Caller(cold.url, new_token(world.settings, "nora", Role.OPERATOR)).get("/").text
-    assert "o worker consumes queue &#39;download&#39;" in first
+        operator = Caller(cold.url, new_token(world.settings, "nora", Role.OPERATOR))
+        assert "All systems work" not in operator.get("/").text
+        # a page waits for slow workers only so long
+        assert eventually(lambda: "o worker consumes queue &#39;download&#39;" in operator.get("/").text)
     expect(front.get_by_text("no worker consumes queue 'download'")).to_be_visible()
     words = advised_command(front, "--queues download")
     assert words == ["worker", "--queues", "download"]
@@ -217,7 +221,7 @@ def test_no_beat(world: World, front: Page) -> None:
         expect(front.get_by_role("button", name="Copy the command").first).to_be_visible()
         world.fleet.start("beat", "-m", "arkline", *words, wait=False)
 
-        world.completed(job.bid)
+    world.completed(job.bid)
 
 
 def test_no_space(world: World, front: Page) -> None:
@@ -316,12 +320,13 @@ def test_workers_that_do_not_answer_leave_the_banner_grey(world: World, chrome: 
     ):
         silent.psubscribe("*pidbox*")  # counts as a worker that was asked and is silent
         assert silent.get_message(timeout=20)
-        opened.log_in(new_token(cold.context.settings, "gwen", Role.OPERATOR))
+        page = opened.page
+        with page.expect_response(lambda answer: urlsplit(answer.url).path == "/" and answer.ok) as first:
+            opened.log_in(new_token(cold.context.settings, "gwen", Role.OPERATOR))
+        banner = page.locator("section[aria-labelledby=health]")
 
-        banner = opened.open("/").locator("section[aria-labelledby=health]")
-
-        assert "Asking the workers" in banner.inner_text()
-        assert "All systems work" not in banner.inner_text()
+        assert "Asking the workers" in first.value.text()
+        assert "All systems work" not in first.value.text()
         expect(banner).to_contain_text("All systems work", timeout=30_000)
 
 

@@ -368,6 +368,29 @@ def test_without_webassembly_files_are_sent_and_the_page_says_that_no_digest_is_
     assert not any(declared)
 
 
+def test_files_are_sent_without_a_digest_if_the_worker_fails_while_it_reads(
+    dora: Visitor, tmp_path: Path
+) -> None:
+    page, declared = dora.page, list[str]()
+    page.on("request", lambda sent: declared.append(sent.headers.get("repr-digest", "")))
+    failing = "postMessage({ ready: true }); onmessage = () => { throw new Error('no memory'); };"
+    page.route(
+        "**/static/deposit/digest-worker.js",
+        lambda route: route.fulfill(content_type="text/javascript", body=failing),
+    )
+    dora.open("/deposits/new")
+    (tmp_path / "a.txt").write_text("a")
+    choose(page, tmp_path / "a.txt")
+    expect(page.get_by_text("1 object of 1 file")).to_be_visible()
+
+    deposit(page)
+
+    page.wait_for_url("**/batches/*")
+    assert not any(declared)
+    assert [said for said in dora.complaints if "no memory" not in said] == []
+    dora.complaints.clear()
+
+
 def test_without_digests_a_file_that_changed_while_the_tab_was_closed_is_not_mixed_with_what_had_arrived(
     dora: Visitor, tmp_path: Path
 ) -> None:

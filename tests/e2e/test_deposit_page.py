@@ -51,5 +51,6 @@ def test_a_depositor_reads_copies_and_follows_the_result_of_each_object(
 
             expect(page).to_have_title(f"{NAME}: failed · arkline")
             expect(page.get_by_text("2 of 4 objects stored, 1 not stored")).to_be_visible()
+            expect(page.get_by_role("button", name="Copied")).to_be_visible()
             expect(submitted).not_to_have_text(utc)
             assert dora.complaints == []

@@ -1,5 +1,6 @@
 """A drain is in the record: a restart keeps it, no message changes it, and its end restores the queues."""
 
+import os
 import re
 import socket
 import time
@@ -68,6 +69,33 @@ def test_a_worker_that_is_restarted_stays_drained_until_the_drain_is_undone(
     assert (back.queues, back.drain, back.followed) == (EVERY, None, True)
     fleet.beat()
     assert_completed(batch_ended(session, bid))
+
+
+def test_a_drain_until_the_stop_ends_however_slow_zookeeper_is(
+    session: Session, settings: Settings, fleet: Fleet, zookeeper_proxy: Proxy
+) -> None:
+    zookeeper_proxy.delay(0.4)  # of each answer
+    fleet.settings = settings.model_copy(update={"zk_hosts": zookeeper_proxy.hosts})
+    worker = fleet.worker()
+    assert workers.drain(Site(settings, session), ANN, NAME, until_stop=True).followed
+
+    worker.terminate()
+    assert worker.wait(60) == os.EX_OK
+
+    assert holds.drained(session) == {}
+
+
+def test_a_drain_until_the_stop_ends_when_a_worker_that_was_killed_starts_again(
+    session: Session, settings: Settings, fleet: Fleet
+) -> None:
+    worker = fleet.worker()
+    workers.drain(Site(settings, session), ANN, NAME, until_stop=True)
+    worker.kill()
+    assert NAME in holds.drained(session)
+
+    fleet.worker()
+
+    assert (taken(settings), holds.drained(session)) == (EVERY, {})
 
 
 @pytest.mark.parametrize("command", ["cancel_consumer", "add_consumer"])

@@ -62,7 +62,9 @@ def test_the_workers_that_a_backlog_and_a_deadline_need_follow_from_the_measured
     assert more["jobs"] == plan["jobs"] + JOBS
     assert 5 <= more["processes_needed"] <= 8
     assert shown.code == 0
-    assert re.search(rf"measured +{MEASURED} objects stored within the last hour\n", shown.out)
+    assert re.search(
+        rf"measured +{MEASURED} objects of batches in progress, stored within the last hour\n", shown.out
+    )
     assert re.search(r"within 5 minutes +[67] workers, 1[234] processes\n", shown.out)
 
 
@@ -79,3 +81,15 @@ def test_the_number_of_workers_is_not_known_of_too_few_objects_or_while_the_queu
     assert f"not known: fewer than {MEASURED} objects" in few.out
     assert (plan["unknown"], plan["measured"], plan["workers_needed"]) == ("few", MEASURED - 1, None)
     assert paused.json()["unknown"] == "paused"
+
+
+def test_an_empty_backlog_needs_no_worker_and_succeeds(session: Session, settings: Settings) -> None:
+    at_work(session, settings, JOBS)
+    plan = cli.run(settings, "fleet", "plan", "--within", "6h", "--json")
+    shown = cli.run(settings, "fleet", "plan", "--within", "6h")
+    more = cli.run(settings, "fleet", "plan", "--within", "6h", "--jobs", "1")
+
+    assert (plan.code, shown.code, more.code) == (0, 0, 1)
+    assert (plan.json()["jobs"], plan.json()["workers_needed"], plan.json()["unknown"]) == (0, 0, None)
+    assert re.search(r"measured +0 objects of batches in progress", shown.out)
+    assert re.search(r"within 6 hours +0 workers, 0 processes\n", shown.out)

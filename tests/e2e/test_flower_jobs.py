@@ -19,6 +19,7 @@ from tasks.broker import last_task
 from tests.e2e.test_task_events import AFTER_IT, BEFORE_THE_DOWNLOAD, deposited, enable_events
 from tests.servers.http_source import HttpSource
 from tests.support.browser import Chromium, Visitor, chromium
+from tests.support.clocks import follow
 from tests.support.fleet import LIMIT, Fleet, job_reaches
 from tests.support.polling import eventually
 from tests.support.processes import await_ready
@@ -127,16 +128,16 @@ def test_flower_shows_a_task_for_each_state_of_a_job_while_and_after_it_works(
 
 
 def same_times(url: str, job: Job) -> None:
-    """Flower has a task for each state of the history, and their times agree within a second."""
+    """Flower has a task for each state of the history, with its times."""
     own = [task for name, task in shown(url, job.jid).items() if name.startswith("job.")]
     tasks = sorted(own, key=lambda task: float(task["started"]))
     entered = [entry.at.timestamp() for entry in job.history]
-    ends = [task["succeeded"] or task["failed"] for task in tasks]
-    begins = [task["started"] for task in tasks]
+    ends = list(filter(None, (task["succeeded"] or task["failed"] for task in tasks)))
+    begins = [task["started"] for task in tasks[1:]]
 
     assert [task["name"] for task in tasks] == [
         JOB.task(JobState(entry.state)).name for entry in job.history if entry.state in JOB.working()
     ]
-    assert all(abs(end - left) < 1 for end, left in zip(filter(None, ends), entered[1:], strict=True))
+    assert follow(ends, entered[1:])
     # the first one begins when a worker has taken its message
-    assert all(abs(begun - at) < 1 for begun, at in zip(begins[1:], entered[1:], strict=False))
+    assert follow(begins, entered[1 : len(tasks)])

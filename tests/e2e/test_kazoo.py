@@ -6,8 +6,10 @@ minutes. They have an environment of their own, which is kept in var/kazoo_tests
 
 import hashlib
 import os
+import socket
 import subprocess
 import sys
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ import pytest
 from entrypoints.stack.child import free_ports
 from tests.servers.zookeeper import tls_classpath
 from tests.support.nightly import NIGHTLY
+from tests.support.polling import eventually
 from tests.support.requirements import unavailable
 from tools.bootstrap import installer_environment
 from tools.checkout import PROJECT, VAR
@@ -62,6 +65,20 @@ def python() -> Path:
     return python
 
 
+PORTS = 25
+"""Each of the three servers of kazoo's tests has five ports: from the offset on, or 10 or 20 later."""
+
+
+def _free_range() -> int | None:
+    """The first of PORTS free ports in a row, if those after a free one are free, too."""
+    (first,) = free_ports(1)
+    with ExitStack() as bound, suppress(OSError):
+        for port in range(first, first + PORTS):
+            bound.enter_context(socket.create_server(("127.0.0.1", port)))
+        return first
+    return None
+
+
 @pytest.mark.timeout(3600)
 def test_the_tests_of_kazoo_pass_with_the_direct_client(python: Path, tmp_path: Path) -> None:
     names = (*SHORT, *REST) if NIGHTLY else SHORT
@@ -77,7 +94,7 @@ def test_the_tests_of_kazoo_pass_with_the_direct_client(python: Path, tmp_path: 
             "JAVA_TOOL_OPTIONS": JAVA,
             "PYTHONPATH": str(PROJECT),
             "ZOOKEEPER_CLASSPATH": tls_classpath(),
-            "ZOOKEEPER_PORT_OFFSET": str(free_ports(1)[0]),
+            "ZOOKEEPER_PORT_OFFSET": str(eventually(_free_range)),
             "ZOOKEEPER_VERSION": "3.8",
         },
         stdout=subprocess.PIPE,

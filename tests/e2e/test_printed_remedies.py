@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -20,8 +21,9 @@ from entrypoints.render.remedies import command
 from entrypoints.stack.home import read_info, running_pid
 from pipeline.errors import Action, Remedy
 from pipeline.storage.ocfl.objects import object_path
+from tests.support.polling import eventually
 from tests.support.stack_shell import PROJECT, Shell, Site, dev, started
-from tests.support.stores import flip
+from tests.support.stores import flip, rewrite
 from zkstate import paths
 from zkstate.connection.session import connect
 
@@ -348,8 +350,7 @@ def _damaged_file(reader: Reader) -> None:
     folder = reader.site.settings.storage / object_path(ark) / "v1" / "content" / "producer"
     path = min(path for path in folder.rglob("*") if path.is_file())
     content = path.read_bytes()
-    path.unlink()
-    path.write_bytes(flip(content))
+    rewrite(path, flip(content))
     reader.run(f"arkline fixity check {ark}", 4)
     report = reader.advised("arkline status", Action.FIXITY_REPORT)
     assert str(path) in reader.follow(report, 4)
@@ -402,6 +403,10 @@ def _no_zookeeper(reader: Reader) -> None:
     reader.completed(bid)
 
 
+def _is_zombie(pid: int) -> bool:
+    return ") Z " in Path(f"/proc/{pid}/stat").read_text()
+
+
 @contextmanager
 def _ended(reader: Reader, kind: str) -> Iterator[None]:
     """The stack's processes of this kind are gone, and the stack cannot start them again until the end."""
@@ -411,6 +416,7 @@ def _ended(reader: Reader, kind: str) -> Iterator[None]:
         for name, service in info.services.items():
             if name.startswith(kind):
                 os.kill(service["pid"], signal.SIGTERM)
+                eventually(partial(_is_zombie, service["pid"]))  # its parent is stopped
         yield
     finally:
         reader.shell.run("kill $(jobs -p); wait")
@@ -445,6 +451,23 @@ def test_every_printed_remedy_works_in_the_shell_of_the_stack(site: Site) -> Non
                 failed[action] = str(error)
 
     assert failed == {}
+
+
+@pytest.mark.parametrize(("place", "data"), [("", "none"), ("reader", "data")])
+def test_a_shell_without_settings_is_led_to_the_stack_that_runs(site: Site, place: str, data: str) -> None:
+    """The folder of the stack is `var` here, or the default one."""
+    top = site.home.parent
+    (top / "data").mkdir(exist_ok=True)
+    if not (default := top / "data" / "arkline").exists():
+        default.symlink_to(site.home)
+    fresh = f'cd {top / place}; env -i PATH="$PATH" HOME={top} XDG_DATA_HOME={top / data}'
+    with site.shell() as shell:
+        reader = Reader(site, shell)
+        printed = reader.run(f"{fresh} arkline object ark:/99999/fk4nothere", 2)
+        advised = re.findall(r"(?m)^try: (.*): have this shell use the stack that runs in ", printed)
+        assert len(advised) == 1, printed
+
+        reader.run(f"{fresh} bash -c '{advised[0]} && arkline status'")
 
 
 def _is_open_to_others(path: Path, below: Path) -> bool:

@@ -1,12 +1,17 @@
 """The drills: back up under load, continue, lose ZooKeeper, the inventory or both, restore, deposit on."""
 
+import os
 import shutil
+import subprocess
 import threading
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from entrypoints.stack.home import StackInfo, read_info
 from operations.checks.deployment import back_up
 from operations.site import Site
 from pipeline.settings import Settings
@@ -176,3 +181,37 @@ def test_zookeeper_and_the_inventory_are_lost_and_restored_and_nothing_is_given_
         assert audit.audit(session) == ()
     assert_known_once(settings, 2 + 6 + 1 + 2)
     assert cli.run(settings, "check").code == 0
+
+
+def test_the_record_of_a_standalone_stack_is_restored_while_only_its_servers_run(tmp_path: Path) -> None:
+    home, backup, file = tmp_path / "home", tmp_path / "backup", tmp_path / "hello.txt"
+    file.write_text("hello")
+
+    def arkline(*words: object, beside: bool = True) -> str:
+        info = read_info(home) if beside else None
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("ARKLINE_")}
+        command = [*cli.COMMAND, *map(str, words)]
+        environment = kept | (info.environment if info else {})
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, (words, done)
+        return done.stdout
+
+    @contextmanager
+    def stack(*options: str) -> Iterator[StackInfo]:
+        arkline("standalone", "start", "--detach", "--home", home, *options, beside=False)
+        try:
+            info = read_info(home)
+            assert info is not None
+            yield info
+        finally:
+            arkline("standalone", "stop", "--home", home, beside=False)
+
+    with stack("--workers", "1"):
+        bid = arkline("submit", file, "--profile", "demo", "--wait", "-o", "name").split()[0]
+        arkline("backup", backup)
+    shutil.rmtree(home / "zookeeper" / "data")
+    with stack("--servers-only") as info:
+        assert (set(info.services), info.web_url, info.token) == ({"zookeeper", "redis"}, "", "")
+        arkline("restore", backup, "--yes")
+    with stack("--workers", "1"):
+        assert "completed" in arkline("status", bid)

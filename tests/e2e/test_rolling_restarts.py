@@ -1,7 +1,6 @@
 """Rolling restarts during one long download: it completes, and no try and no lost worker is counted."""
 
 import threading
-import time
 
 import pytest
 
@@ -11,8 +10,10 @@ from pipeline.states import JOB, BatchState, JobState
 from pipeline.working_storage.workspace import Workspace
 from tests.e2e.collection import body_of, submit
 from tests.servers.http_source import HttpSource
+from tests.support.downloading import size_of
 from tests.support.fleet import Fleet, batch_ended, job_reaches, quiet
 from tests.support.nightly import often
+from tests.support.polling import eventually
 from zkstate.connection.session import Session
 from zkstate.record import batches, jobs
 
@@ -29,14 +30,6 @@ BUFFERED = 100_000
 """More bytes than the download keeps in memory before they are in its file."""
 
 
-def await_bytes(workspace: Workspace, size: int, seconds: float = 60) -> None:
-    """Return when the attempts at the job have fetched so many bytes."""
-    deadline = time.monotonic() + seconds
-    while sum(path.stat().st_size for path in workspace.folder.rglob("*") if path.is_file()) < size:
-        assert time.monotonic() < deadline
-        threading.Event().wait(0.1)
-
-
 def test_rolling_restarts_during_a_long_download_count_no_try_and_it_completes(
     session: Session, settings: Settings, fleet: Fleet, source: HttpSource
 ) -> None:
@@ -50,7 +43,8 @@ def test_rolling_restarts_during_a_long_download_count_no_try_and_it_completes(
     source.await_request("/long.bin", times=2, timeout=60)
     (jid,) = batches.all_jobs(session, bid)
     job = job_reaches(session, jid, JobState.DOWNLOADING)
-    await_bytes(Workspace.of(job, settings.working), AT_ONCE - BUFFERED)
+    folder = Workspace.of(job, settings.working).folder
+    eventually(lambda: size_of(folder) >= AT_ONCE - BUFFERED)
     source.change("/long.bin", hold=None, pause=0.3)  # 3 kB per second: the rest would take minutes
 
     for number in range(1, RESTARTS + 1):

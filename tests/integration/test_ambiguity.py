@@ -37,7 +37,7 @@ def without_answer(
     proxy.swallow_after(said)
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(act)
-        assert proxy.swallowed.wait(10)
+        assert proxy.swallowed.wait(30)
         meanwhile()
         proxy.cut()
         return running.result(timeout=30)
@@ -237,7 +237,7 @@ def expire(session: Session, hosts: str) -> None:
     lost = threading.Event()
     session.zk.add_listener(lambda state: lost.set() if state == "LOST" else None)
     end(session, hosts)
-    assert lost.wait(10)
+    assert lost.wait(30)
 
 
 def end(session: Session, hosts: str) -> None:

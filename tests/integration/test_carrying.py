@@ -17,11 +17,11 @@ from pipeline.steps.context import StepContext
 from pipeline.working_storage.workspace import folder_of
 from tasks.app import make_context
 from tasks.broker import dispatch_job
-from tasks.interruption import EXIT_OVERDUE
+from tasks.interruption import CHECK_INTERVAL, EXIT_OVERDUE, GRACE, RELEASE_TIME
 from tasks.outages import begin_outage
 from tasks.run import STEPS
 from tasks.worker_context import Stop, WorkerContext
-from tests.integration.test_sweep import sweep
+from tests.integration.test_sweep import sweep_after
 from tests.servers.http_source import HttpSource
 from tests.support import cli, planting
 from tests.support.attempts import work_onward
@@ -42,8 +42,8 @@ NOTED = (
     '{"sha512":"","at":"2026-11-29T03:00:00Z"}\n'
 )
 
-SOON = 8.0
-"""Seconds: 5, and some for a busy machine."""
+SOON = CHECK_INTERVAL + GRACE + RELEASE_TIME + 20
+"""Seconds: those of the product, and some for a busy machine."""
 
 
 @pytest.fixture
@@ -331,8 +331,8 @@ def test_a_carried_job_that_loses_its_process_again_and_again_is_dispatched_less
     for lost in range(3):
         session.zk.delete(paths.job_lock(carried.jid))  # as at the end of the session of a process that died
         waits = recovery.GRACE * 2**lost
-        assert sweep(session, seconds=waits - 1) == []
-        (ticket,) = sweep(session, seconds=waits + 2)
+        assert sweep_after(session, carried.jid, waits - 1) == []
+        (ticket,) = sweep_after(session, carried.jid, waits + 2)
         assert jobs.load(session, carried.jid).status.redispatches == lost + 1
         jobs.acquire(session, ticket, "w")
     session.zk.delete(paths.job_lock(carried.jid))

@@ -270,7 +270,7 @@ def test_watch_goes_on_when_zookeeper_was_away(
     session: Session, settings: Settings, zookeeper_proxy: Proxy
 ) -> None:
     batch = planting.batch_in(session, BatchState.REPORTING)
-    through = settings.model_copy(update={"zk_hosts": zookeeper_proxy.hosts})
+    through = settings.model_copy(update={"zk_hosts": zookeeper_proxy.hosts, "zk_session_timeout": 4})
     with arkline.start(through, "watch", batch.bid) as watching:
         assert watching.stderr is not None
         watching.stderr.readline()
@@ -280,7 +280,7 @@ def test_watch_goes_on_when_zookeeper_was_away(
         assert watching.stderr.readline() == away
         planting.apply_batch_event(session, batch, Event.FAIL)
         zookeeper_proxy.accept()
-        out, err = watching.communicate(timeout=30)
+        out, err = watching.communicate(timeout=60)
 
     assert watching.returncode == 1
     assert "the site answers again" in err

@@ -99,10 +99,14 @@ def test_deposits_show_up_in_the_report_and_on_the_page(olga: Caller, arks: tupl
     assert "style=" not in text
 
 
+def identify(repository: Repository, arks: tuple[str, str]) -> None:
+    repository.inventory.add_checks(arks[0], 1, [identified({"a.jpg": "fmt/43", "b.txt": "x-fmt/111"})])
+
+
 def test_a_check_that_identifies_formats_replaces_media_types(
     olga: Caller, repository: Repository, arks: tuple[str, str]
 ) -> None:
-    repository.inventory.add_checks(arks[0], 1, [identified({"a.jpg": "fmt/43", "b.txt": "x-fmt/111"})])
+    identify(repository, arks)
 
     formats = report(olga)["formats"]
     assert formats["check"] == "pronom"
@@ -162,7 +166,10 @@ def test_the_report_is_csv_for_spreadsheets_without_formulas(olga: Caller) -> No
     assert all(not row["value"].startswith("=") for row in rows)
 
 
-def test_the_command_prints_the_report(web: Web, olga: Caller) -> None:
+def test_the_command_prints_the_report(
+    web: Web, olga: Caller, repository: Repository, arks: tuple[str, str]
+) -> None:
+    identify(repository, arks)
     site = {"ARKLINE_URL": web.url, "ARKLINE_TOKEN": olga.token}
     shown = cli.run(web.context.settings, "collection", "demo", **site)
     as_json = cli.run(web.context.settings, "collection", "demo", "--json", **site)

@@ -6,6 +6,7 @@ import pytest
 
 from pipeline.settings import Settings
 from tests.integration.test_connection import (  # noqa: F401  # run with this module's settings
+    SHORT,
     test_a_close_that_is_interrupted_at_any_line_can_be_repeated_and_releases_the_locks,
     test_a_close_whose_answer_never_comes_has_a_limit_and_the_locks_go,
     test_a_cut_connection_ends_what_waits_and_a_new_one_answers,
@@ -27,7 +28,7 @@ from tests.servers.proxy import Proxy
 
 @pytest.fixture
 def settings(settings: Settings, site: Site) -> Settings:  # noqa: F811
-    return secure_settings(settings, site)
+    return secure_settings(settings.model_copy(update=SHORT), site)
 
 
 @pytest.fixture

@@ -2,6 +2,9 @@
 
 import base64
 import json
+import signal
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,9 +15,19 @@ from pipeline.records import Ticket
 from pipeline.settings import Settings
 from pipeline.states import JOB, BatchState, JobState
 from tasks.after_move import feed
-from tasks.broker import dispatch_batch, dispatch_job, dispatch_jobs, publisher, read_queues, task_id
+from tasks.broker import (
+    AWAY_FOR,
+    dispatch_batch,
+    dispatch_job,
+    dispatch_jobs,
+    publisher,
+    read_queues,
+    task_id,
+)
 from tasks.redis_keys import client, list_of, step_of
+from tests.servers import redis as redis_servers
 from tests.support import planting
+from tests.support.polling import eventually
 from zkstate.connection.session import Session
 
 SPLIT = Ticket(id="bid0000000007", state=BatchState.PENDING, epoch=3)
@@ -89,21 +102,42 @@ def test_a_message_goes_to_the_database_in_the_address(settings: Settings) -> No
     assert not read_queues(settings).tickets
 
 
-def test_a_redis_that_does_not_answer_is_asked_once_for_all_jobs_of_a_feed(settings: Settings) -> None:
-    (port,) = free_ports(1)
-    absent = publisher(settings.model_copy(update={"broker_url": f"redis://127.0.0.1:{port}/0"}))
-    composed: list[str] = []
+@pytest.fixture
+def composed() -> Iterator[list[str]]:
+    """The ids of the tasks whose messages were composed."""
+    ids: list[str] = []
 
     def note(headers: dict[str, Any], **_: object) -> None:
-        composed.append(headers["id"])
+        ids.append(headers["id"])
 
     before_task_publish.connect(note)
-    try:
-        assert not dispatch_jobs(absent, [(FIRST, 5), (SECOND, 5)])
-    finally:
-        before_task_publish.disconnect(note)
+    yield ids
+    before_task_publish.disconnect(note)
+
+
+def test_a_redis_that_is_away_is_asked_once_for_all_jobs_of_a_feed(
+    settings: Settings, composed: list[str]
+) -> None:
+    (port,) = free_ports(1)
+    absent = publisher(settings.model_copy(update={"broker_url": f"redis://127.0.0.1:{port}/0"}))
+
+    assert not dispatch_jobs(absent, [(FIRST, 5), (SECOND, 5)])
 
     assert composed == [task_id(FIRST)]
+
+
+def test_a_redis_that_hangs_is_asked_once_by_a_verb_on_many_jobs_and_later_again(
+    settings: Settings, tmp_path: Path, redis_server: object, composed: list[str]
+) -> None:
+    with redis_servers.running(tmp_path / "redis") as server:
+        app = publisher(settings.model_copy(update={"broker_url": server.url}))
+        server.process.send_signal(signal.SIGSTOP)
+
+        assert not any(dispatch_job(app, FIRST, 5) for _ in range(100))
+
+        assert composed == [task_id(FIRST)]
+        server.process.send_signal(signal.SIGCONT)
+        eventually(lambda: dispatch_job(app, FIRST, 5), AWAY_FOR + 20)
 
 
 def test_the_messages_of_a_feed_are_one_request(settings: Settings) -> None:

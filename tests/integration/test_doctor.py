@@ -4,7 +4,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -17,8 +17,10 @@ from pydantic import SecretStr
 from operations.checks.deployment import back_up, initialize
 from operations.doctor import examination, fleet, host, servers
 from operations.doctor.line import Examination, Line, Verdict
+from operations.fleet.fleet import broker_address
 from operations.site import Site
 from pipeline.errors import Action, Remedy
+from pipeline.principal import Principal
 from pipeline.profiles.profile import Profiles
 from pipeline.records import now
 from pipeline.settings import Settings
@@ -247,11 +249,18 @@ def test_a_folder_of_another_user_is_a_warning_and_nothing_is_left_in_it(setting
     assert list(settings.working.iterdir()) == []
 
 
-def test_working_storage_without_the_mark_that_the_record_noted_is_a_fault(site: Site) -> None:
-    assert by_name(fleet.mounted(site, ANN))["mount"].verdict is Verdict.OK
-    site.session.ensure_node("/space/marked")
+@pytest.mark.parametrize(
+    ("mounted", "noted"),
+    [(fleet.mounted, "/space/marked"), (fleet.uploads_mounted, "/space/uploads-marked")],
+    ids=["working storage", "uploads"],
+)
+def test_a_folder_without_the_mark_that_the_record_noted_is_a_fault(
+    site: Site, mounted: Callable[[Site, Principal], Iterator[Line]], noted: str
+) -> None:
+    assert by_name(mounted(site, ANN))["mount"].verdict is Verdict.OK
+    site.session.ensure_node(noted)
 
-    assert by_name(fleet.mounted(site, ANN))["mount"].verdict is Verdict.FAULT
+    assert by_name(mounted(site, ANN))["mount"].verdict is Verdict.FAULT
 
 
 def test_an_object_that_working_storage_can_never_hold_is_a_warning(settings: Settings) -> None:
@@ -305,10 +314,17 @@ def test_postgresql_says_its_version_clock_and_encryption(
     lines = by_name(servers.inventory(settings.model_copy(update={"inventory_url": url})))
 
     assert lines["version"].fact.startswith("PostgreSQL ")
-    assert {name: lines[name].verdict for name in ("version", "clock", "connections")} == dict.fromkeys(
-        ("version", "clock", "connections"), Verdict.OK
-    )
+    sound = ("version", "clock", "connections", "encoding")
+    assert {name: lines[name].verdict for name in sound} == dict.fromkeys(sound, Verdict.OK)
     assert lines["tls"].verdict is Verdict.WARNING
+
+
+def test_a_database_that_lacks_characters_is_a_fault(
+    settings: Settings, postgresql_server: PostgresqlServer
+) -> None:
+    other = settings.model_copy(update={"inventory_url": postgresql_server.new_database("LATIN1")})
+
+    assert by_name(servers.inventory(other))["encoding"].verdict is Verdict.FAULT
 
 
 def test_ezid_is_asked_and_a_refused_login_is_a_fault(settings: Settings) -> None:
@@ -328,3 +344,30 @@ def test_a_mail_server_that_does_not_answer_is_a_fault(settings: Settings) -> No
 
     assert by_name(servers.mail(away))["server"].verdict is Verdict.FAULT
     assert by_name(servers.mail(settings))["server"].verdict is Verdict.WARNING
+
+
+@pytest.mark.parametrize(
+    ("url", "verdict"),
+    [
+        ("", Verdict.WARNING),
+        ("https://deposit.example.org", Verdict.OK),
+        ("https://example.org/deposit", Verdict.FAULT),
+    ],
+)
+def test_links_to_pages_below_a_path_are_a_fault(settings: Settings, url: str, verdict: Verdict) -> None:
+    known = settings.model_copy(update={"public_url": url})
+
+    assert by_name(servers.mail(known))["links"].verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("url", "address"),
+    [
+        ("redis://:secret@redis.example.org/0", "redis.example.org:6379"),
+        ("rediss://[fd00::1]:6380/0", "[fd00::1]:6380"),
+    ],
+)
+def test_the_address_of_redis_has_no_password_and_brackets_as_needed(
+    settings: Settings, url: str, address: str
+) -> None:
+    assert broker_address(settings.model_copy(update={"broker_url": url})) == address

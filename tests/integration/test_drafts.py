@@ -282,6 +282,16 @@ def test_system_files_are_left_out_and_named(ada: Caller) -> None:
     assert all(map(is_system_file, system))
 
 
+def test_nothing_is_left_out_of_a_bag_that_is_one_object(web: Web) -> None:
+    hope = web.caller(Role.DEPOSITOR, ["demo"], name="hope")
+    names = ("bagit.txt", "manifest-sha256.txt", "data/.DS_Store", "data/a.jpg")
+
+    preview = save(hope, begin(hope), draft("one", *names))
+
+    assert (preview["left_out"], preview["objects"][0]["file_count"]) == ([], 4)
+    assert hope.get("/v1/drafts").json()["drafts"][0]["files"] == 4
+
+
 def test_a_row_may_name_a_file_of_the_operating_system(ada: Caller) -> None:
     _, preview = with_table(ada, "file\nscans/Thumbs.db\na.jpg\n", "a.jpg", "scans/Thumbs.db", ".DS_Store")
 

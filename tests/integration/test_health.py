@@ -54,6 +54,25 @@ def test_the_overview_names_what_stops_the_queue(session: Session, settings: Set
     assert [row.total for row in view.batches] == [2]
 
 
+@pytest.mark.parametrize(
+    ("on_hold", "expected"),
+    [
+        ((), {Reason.HOLD_ENDED: 2}),
+        (("other",), {Reason.HOLD_ENDED: 2}),
+        (("demo",), {Reason.COLLECTION_ON_HOLD: 2}),
+    ],
+)
+def test_jobs_are_counted_as_held_by_a_collection_only_while_it_is_on_hold(
+    session: Session, settings: Settings, on_hold: tuple[str, ...], expected: dict[Reason, int]
+) -> None:
+    for _ in range(2):
+        planting.job_in(session, JobState.HELD)
+    for name in on_hold:
+        holds.place(session, Hold(by="bob"), name)
+
+    assert overview(Site(settings, session), ANN).health.waiting == expected
+
+
 def test_a_fleet_without_workers_or_with_redis_away_is_stopped(session: Session, settings: Settings) -> None:
     planting.one_job(session)
 

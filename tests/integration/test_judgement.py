@@ -11,7 +11,7 @@ from operations.site import Site
 from pipeline.fixity import Digest
 from pipeline.inventory.sql import open_inventory
 from pipeline.profiles.profile import Profiles, UnknownProfile
-from pipeline.records import SubmissionType
+from pipeline.records import SubmissionMode, SubmissionType
 from pipeline.settings import Settings
 from tests.support import planting
 from tests.support.recordings import recording
@@ -134,6 +134,59 @@ def test_identifiers_that_name_two_objects_are_refused(session: Session, setting
 
     assert "belongs to ark:/99999/fk4kept, but the submitted primary identifier" in faults(found)[0][1]
     assert only(found).number == 4
+
+
+RESET: dict[str, Any] = {"submission_mode": SubmissionMode.RESET, "type": SubmissionType.FILE}
+
+
+@pytest.mark.parametrize(
+    ("local_id", "says"),
+    [
+        (("NOPE",), "no object of collection demo has the local id 'NOPE': to reset an object, give its ARK"),
+        ((), "the object to reset is not identified: give its ARK"),
+        (tuple("abcde"), "has the local id 'a' or 'b' or 'c' (or 2 more): to reset an object, give"),
+    ],
+)
+def test_a_reset_of_an_object_that_is_not_here_is_refused(
+    session: Session, settings: Settings, local_id: tuple[str, ...], says: str
+) -> None:
+    one = NamedObject(number=1, local_id=local_id, files=(file(),))
+
+    ((field, message),) = faults(judged(session, settings, one, **RESET))
+
+    assert field == "local_id"
+    assert says in message
+
+
+def test_a_reset_of_a_known_local_id_is_not_refused(session: Session, settings: Settings) -> None:
+    keep(settings)
+    one = NamedObject(number=1, local_id=("known", "other"), files=(file(),))
+
+    assert faults(judged(session, settings, one, **RESET)) == []
+
+
+@pytest.mark.parametrize(
+    ("files", "kind"),
+    [
+        ((file("data/mrt-erc.txt"),), SubmissionType.OBJECT_MANIFEST),
+        ((file("a.zip"),), SubmissionType.CONTAINER),
+        (None, SubmissionType.BATCH_MANIFEST),
+    ],
+)
+def test_a_reset_whose_files_may_name_the_object_is_left_to_its_job(
+    session: Session, settings: Settings, files: tuple[ObjectFile, ...] | None, kind: SubmissionType
+) -> None:
+    found = judged(session, settings, NamedObject(number=1, files=files), **RESET | {"type": kind})
+
+    assert faults(found) == []
+
+
+def test_a_local_id_that_the_inventory_cannot_have_is_refused(session: Session, settings: Settings) -> None:
+    found = judged(session, settings, NamedObject(number=1, local_id=("x" * 300,), files=(file(),)))
+
+    ((field, message),) = faults(found)
+    assert field == "local_id"
+    assert message.endswith("has 300 characters; 1 to 255 are allowed")
 
 
 def test_two_rows_with_one_identifier_are_refused(session: Session, settings: Settings) -> None:

@@ -2,7 +2,6 @@
 
 import json
 import re
-import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -18,6 +17,7 @@ from pydantic import SecretStr
 from standardwebhooks import Webhook
 from standardwebhooks.webhooks import WebhookVerificationError
 
+from entrypoints.stack.child import free_ports
 from operations import notifications
 from operations.notifications import NewSubscription, NoSuchSubscription, SubscriptionView
 from operations.site import Site
@@ -40,6 +40,7 @@ from tests.servers.receiver import Receiver
 from tests.support import cli, planting
 from tests.support.attempts import work_on
 from tests.support.operators import ANN
+from tests.support.polling import eventually
 from tests.support.web import OWN_FORM, Caller, serving
 from zkstate import codec, paths
 from zkstate.connection.session import Session, connect
@@ -74,15 +75,10 @@ class MailServer:
         return "250 OK"
 
 
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
-
-
 @pytest.fixture
 def mail() -> Iterator[tuple[MailServer, int]]:
     server = MailServer()
-    controller = Controller(server, hostname="127.0.0.1", port=_free_port())
+    controller = Controller(server, hostname="127.0.0.1", port=free_ports(1)[0])
     controller.start()
     yield server, controller.port
     controller.stop()
@@ -434,6 +430,8 @@ def test_a_revoked_token_ends_its_subscriptions_and_gets_nothing_that_waits(
 
     assert len(mails.accepted) == 1
     assert notifications.listed(site, ANN).subscriptions == ()
+    # the worker ended it in its own session: this one learns of it by its watches
+    assert eventually(lambda: all(known.ended for known in subscriptions.known(session)))
     subscriptions.enter(session, about("bid0000000002", owner="token:bob"))
     assert subscriptions.waiting(session, view.id) == []
 

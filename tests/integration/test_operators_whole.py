@@ -119,6 +119,20 @@ def test_a_collection_that_has_no_profile_is_not_held(site: Site, profiles: Prof
         stopping.hold_collection(site, ANN, "demmo")
 
 
+@pytest.mark.parametrize("files", [(), ("demo.yaml",), ("demo.yaml", "demo.txt")])
+def test_a_collection_whose_profile_is_gone_or_invalid_is_held(
+    session: Session, settings: Settings, tmp_path: Path, files: tuple[str, ...]
+) -> None:
+    planting.one_job(session)
+    for file in files:
+        (tmp_path / file).write_text("{name")
+    site = Site(settings.model_copy(update={"profiles": tmp_path}), session)
+
+    assert stopping.hold_collection(site, ANN, "demo", reason="bad metadata").changed
+
+    assert holds.is_held(session, "demo")
+
+
 def test_a_release_of_a_collection_releases_its_held_batches_and_jobs(
     session: Session, site: Site, profiles: Profiles
 ) -> None:
@@ -302,6 +316,16 @@ def test_a_drained_worker_consumes_no_queue_until_the_drain_is_undone(
         (JournalAction.DRAIN, name, "ann@desk"),
         (JournalAction.UNDO_DRAIN, name, "ann@desk"),
     ]
+
+
+@pytest.mark.e2e
+def test_a_worker_that_says_that_it_is_ready_answers_the_first_question(settings: Settings) -> None:
+    with running_fleet(settings) as running:
+        running.start("late", "-m", "tests.support.late_worker", "-c", "1", "-n", "late@%h")
+
+        (name,) = fleet.taking(settings)
+
+    assert name.startswith("late@")
 
 
 def test_workers_cannot_be_asked_while_the_broker_is_away(settings: Settings) -> None:

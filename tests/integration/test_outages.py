@@ -1,17 +1,19 @@
 """A fault of a shared service pauses the work that needs it, for the whole fleet, until a probe succeeds."""
 
-import time
 from collections.abc import Iterator
 from threading import Event as Gate
 
 import pytest
 from kazoo.protocol.states import Callback
 
+from entrypoints.render import explanation
 from operations.fleet.health import HealthProblem, overview
 from operations.reasons import Reason
 from operations.site import Site
 from operations.why.why import why
-from pipeline.outcome import Service, ServiceDown, WaitKind, content
+from pipeline.deployment import outdated
+from pipeline.errors import Action, Remedy
+from pipeline.outcome import Service, ServiceDown, WaitKind, WaitsFor, content
 from pipeline.records import Job, Ticket
 from pipeline.settings import Settings
 from pipeline.states import JOB, Event, JobState
@@ -19,8 +21,9 @@ from tasks.app import make_context
 from tasks.outages import JOB_NEEDS, this_host
 from tasks.run import Attempt, StateWork
 from tasks.worker_context import WorkerContext
-from tests.support import planting
+from tests.support import cli, planting
 from tests.support.attempts import work_on
+from tests.support.clocks import since_change
 from tests.support.operators import ANN
 from tests.support.polling import eventually
 from zkstate import paths
@@ -66,32 +69,38 @@ def attempt(
     error: Exception | None = None,
 ) -> None:
     ticket = job if isinstance(job, Ticket) else record.ticket(job)
+    learn(context.session())
     work_on(context, ticket, working_on(error))
+
+
+def learn(session: Session) -> None:
+    """Wait until the session's watches have told it of the outages as they are."""
+
+    def learned() -> bool:
+        written = [session.find(paths.outage(name)) for name in session.children(paths.OUTAGES)]
+        stats = {node[1] for node in written if node}
+        return {known.stat for known in outages.known(session).values()} == stats
+
+    assert eventually(learned)
 
 
 def recording(session: Session) -> Job:
     return planting.job_in(session, JobState.RECORDING)
 
 
-class StandingClock(ServerClock):
-    """ZooKeeper's time at one moment: a reader that has to wait for a request finds no later time."""
-
-    def now_ms(self) -> int:
-        return self.read_ms
-
-
 def later(session: Session, seconds: float) -> ServerClock:
     """The server's clock so many seconds after the last change of the outage."""
-    changed = session.get(paths.outage(INVENTORY))[1].mtime
-    return StandingClock(changed + int(seconds * 1000), time.monotonic())
+    return since_change(session, paths.outage(INVENTORY), seconds)
 
 
 def sweep(session: Session, seconds: float, room: int = 100, live: tuple[Ticket, ...] = ()) -> list[Ticket]:
     tickets = frozenset((ticket.id, ticket.epoch) for ticket in live)
+    learn(session)
     return list(recovery.sweep_jobs(session, tickets, later(session, seconds), 3, room=room).tickets)
 
 
 def outage(session: Session) -> Outage | None:
+    learn(session)
     found = outages.known(session).get(INVENTORY)
     return found.outage if found else None
 
@@ -200,8 +209,35 @@ def test_two_outages_that_the_same_jobs_meet_are_both_probed(
     attempt(context, probe)
 
     assert jobs.load(session, probe.id).status.status is JobState.NOTIFY
-    # the worker ended them in its own session: this one learns of it by its watches
-    assert eventually(lambda: all(known.outage.ended for known in outages.known(session).values()))
+    learn(session)
+    assert all(known.outage.ended for known in outages.known(session).values())
+
+
+def test_a_probe_ends_the_outage_although_its_worker_has_not_learned_of_it(
+    session: Session, context: WorkerContext
+) -> None:
+    waiting, gate = recording(session), Gate()
+    learn(context.session())
+    context.session().zk.handler.dispatch_callback(Callback("watch", gate.wait, ()))  # watches fire later
+    try:
+        outages.report(session, DOWN, this_host())
+        locked = jobs.acquire(session, record.ticket(waiting), "another worker")
+        record.hand_back(
+            session,
+            locked,
+            "another worker",
+            delay=1,
+            waits_for=WaitsFor(kind=WaitKind.SERVICE, name=INVENTORY),
+        )
+        (probe,) = sweep(session, seconds=6)
+
+        work_on(context, probe, working_on(None))
+
+        over = outage(session)
+        assert over
+        assert over.ended
+    finally:
+        gate.set()
 
 
 def test_a_probe_that_fails_for_a_reason_of_its_own_ends_no_outage(
@@ -299,9 +335,7 @@ def test_an_outage_is_known_to_every_session_at_once(settings: Settings, session
     with connect(settings) as other:
         outages.report(other, DOWN, "elsewhere")
 
-    deadline = time.monotonic() + 10
-    while not outages.known(session) and time.monotonic() < deadline:
-        session.get(paths.OUTAGES)  # an answer comes after the notifications before it
+    learn(session)
     assert INVENTORY in outages.known(session)
 
 
@@ -425,3 +459,27 @@ def test_an_outage_that_scheduled_work_still_sees_does_not_end(session: Session)
     lasting = outage(session)
     assert lasting
     assert lasting.ended is None
+
+
+def test_an_inventory_that_is_older_than_it_was_has_its_own_remedy_in_why_and_status(
+    session: Session, settings: Settings
+) -> None:
+    job = planting.job_in(session, JobState.RECORDING)
+    held = planting.acquire(session, job)
+    wait = WaitsFor(kind=WaitKind.SERVICE, name=INVENTORY)
+    record.hand_back(session, held, "worker", message="away", delay=90, waits_for=wait)
+    outages.report(session, DOWN, "host")
+    outages.report(session, outdated(Service.INVENTORY, "inv", "its mark is 187"), "host")
+    site = Site(settings, session)
+
+    found, view = why(site, ANN, job.jid), overview(site, ANN)
+    status = cli.run(settings, "status").out
+
+    reconcile = Remedy(Action.RECONCILE)
+    assert (found.moves_itself, found.remedies[0]) == (False, reconcile)
+    problem = HealthProblem(reason=Reason.SERVICE_DOWN, waits_for=INVENTORY, remedies=(reconcile,))
+    assert problem in view.health.problems
+    for shown in (explanation.text(found), status):
+        assert "restored from a backup: put the newer data back, or repair it" in " ".join(shown.split())
+        assert "arkline check --repair: compare record" in shown
+        assert "see to it that the database answers" not in shown

@@ -6,8 +6,7 @@ The three servers are hosts of their own, in network namespaces; a partition is 
 import os
 import shutil
 import subprocess
-import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,6 +19,7 @@ from pipeline.settings import Settings
 from pipeline.states import JOB, JobState
 from tests.servers.zookeeper import prepare
 from tests.support import planting
+from tests.support.polling import eventually
 from tests.support.requirements import unavailable
 from zkstate.care.audit import audit
 from zkstate.connection.session import connect
@@ -29,6 +29,8 @@ pytestmark = pytest.mark.timeout(180)
 
 NETWORK = "10.231.7"
 PORT, PEER, ELECT = 2181, 2888, 3888
+SERVING = ("follower", "leader")
+"""The modes of a server of an ensemble that serves clients."""
 
 
 def ip(*arguments: str) -> None:
@@ -45,7 +47,7 @@ class Host:
         ip("link", "set", f"{self.name}-out", state)
 
     def mode(self) -> str:
-        for mode in ("leader", "follower"):
+        for mode in SERVING:
             if ask(PORT, b"srvr", f"Mode: {mode}".encode(), host=self.address):
                 return mode
         return ""
@@ -109,22 +111,13 @@ def ensemble(hosts: tuple[Host, ...], tmp_path: Path) -> Iterator[tuple[Host, ..
             process.start()
             undo.callback(process.stop)
         for host in hosts:
-            wait_for_mode(host)
+            with_mode([host], *SERVING)
         yield hosts
 
 
-def wait_for_mode(host: Host) -> str:
-    deadline = time.monotonic() + 60
-    while not (mode := host.mode()):
-        assert time.monotonic() < deadline, f"{host.address} serves nobody"
-    return mode
-
-
-def wait_for_a_leader(hosts: list[Host]) -> None:
-    """An election takes its time on a busy machine, and clients wait for an answer only so long."""
-    deadline = time.monotonic() + 60
-    while all(host.mode() != "leader" for host in hosts):
-        assert time.monotonic() < deadline, "the others elect no leader"
+def with_mode(hosts: Iterable[Host], *modes: str) -> Host:
+    """The first host whose server is in one of the modes, once there is one: an election takes its time."""
+    return eventually(lambda: next((host for host in hosts if host.mode() in modes), None))
 
 
 def test_a_follower_or_a_leader_behind_a_partition_costs_no_move(
@@ -139,15 +132,15 @@ def test_a_follower_or_a_leader_behind_a_partition_costs_no_move(
     )
     with connect(settings) as session:
         moved = []
-        for mode in ("follower", "leader"):
-            cut_off = next(host for host in ensemble if host.mode() == mode)
+        for mode in SERVING:
+            cut_off = with_mode(ensemble, mode)
             cut_off.link("down")
-            wait_for_a_leader([host for host in ensemble if host is not cut_off])
+            with_mode([host for host in ensemble if host is not cut_off], "leader")
             for _ in range(3):
                 job = planting.one_job(session)
                 moved.append(planting.complete(session, job))
             cut_off.link("up")
-            wait_for_mode(cut_off)
+            with_mode([cut_off], *SERVING)
 
         for job in moved:
             kept = jobs.load(session, job.jid)

@@ -9,8 +9,10 @@ import pytest
 from entrypoints.render.explanation import text
 from operations.fleet.fleet import Fleet
 from operations.fleet.working_storage import GivesBack, space_view
+from operations.reasons import Reason
 from operations.site import Site
 from operations.verbs.verbs import Resumption, act
+from operations.why.waiting import _space
 from operations.why.why import why_job
 from pipeline.errors import Action, Remedy
 from pipeline.outcome import Done, Reservation
@@ -321,3 +323,53 @@ def test_space_and_why_name_the_jobs_that_hold_it(session: Session, small: Setti
     assert (held[active.jid].bytes, held[active.jid].on_disk) == (600, 0)
     assert found.users == {active.jid: 600, failed.jid: 300}
     assert f"{active.jid} 600 bytes, {failed.jid} 300 bytes" in text(found)
+
+
+def alien(settings: Settings, size: int) -> None:
+    (settings.working / "alien").write_bytes(b"x" * size)
+    capacity.measure_again()
+
+
+def test_why_has_remedies_for_jobs_that_wait_for_each_other_beside_files_of_other_programs(
+    session: Session, small: Settings
+) -> None:
+    waits = [waiting_job(session, small, 500) for _ in range(2)]
+    for job in waits:
+        manifest = Path(job.configuration.working_dir) / "manifest.checkm"
+        manifest.parent.mkdir(parents=True)
+        manifest.write_bytes(b"x" * 50)
+    alien(small, 900)
+
+    fleet = Fleet(Site(small, session))
+
+    for job in waits:
+        found = why_job(fleet, job)
+        assert (found.reason, found.moves_itself) == (Reason.WAITING_FOR_SPACE, False)
+        assert {Remedy(Action.CLEAN_UP), Remedy(Action.ADD_SPACE)} <= set(found.remedies)
+        assert "remove files of other programs from it" in text(found)
+
+
+@pytest.mark.parametrize(("foreign", "enough"), [(700, False), (200, True)])
+def test_a_job_waits_without_anyones_action_only_if_the_jobs_at_work_hold_what_it_lacks(
+    session: Session, small: Settings, foreign: int, enough: bool
+) -> None:
+    job_with(session, small, 300, 0)
+    waiting = waiting_job(session, small, 700)
+    alien(small, foreign)
+
+    found = _space(Fleet(Site(small, session)), waiting)
+
+    assert (found.reason, found.moves_itself) == (Reason.WAITING_FOR_SPACE, enough)
+
+
+def test_a_job_that_waits_for_room_is_not_said_to_give_its_part_back_within_the_usual_stay(
+    session: Session, small: Settings
+) -> None:
+    job = waiting_job(session, small, 500)
+    Path(job.configuration.working_dir).mkdir(parents=True)
+    (Path(job.configuration.working_dir) / "manifest.checkm").write_bytes(b"x")
+    capacity.measure_again()
+
+    (part,) = space_view(Site(small, session), ANN, {JobState.PROVISIONING: 15.0}).reservations
+
+    assert (part.jid, part.usual) == (job.jid, None)

@@ -56,7 +56,7 @@ def test_a_node_that_somebody_writes_is_read_again(
     other.ensure_node(PATH) if first is None else None
     other.ask(other.zk.set_async, PATH, b"after")
 
-    assert known.changed.wait(10)
+    assert known.changed.wait(30)
     assert read(session).value == "after"
 
 
@@ -66,7 +66,7 @@ def test_a_node_that_somebody_deletes_is_read_again(session: Session, other: Ses
 
     other.ask(other.zk.delete_async, PATH)
 
-    assert known.changed.wait(10)
+    assert known.changed.wait(30)
     assert read(session).value is None
 
 
@@ -88,7 +88,7 @@ def test_nothing_is_remembered_beyond_a_connection(
     connections = shaky.connections
 
     zookeeper_proxy.cut()
-    assert known.changed.wait(10)
+    assert known.changed.wait(30)
     session.ask(session.zk.set_async, PATH, b"after")
 
     assert read(shaky).value == "after"

@@ -7,10 +7,12 @@ import os
 import re
 import socket
 import sqlite3
+import subprocess
 import tarfile
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import closing
+from dataclasses import replace
 from html import unescape
 from pathlib import Path
 from urllib.parse import quote, urlsplit
@@ -24,12 +26,14 @@ from sqlalchemy import QueuePool
 
 from entrypoints.cli import exit_codes
 from entrypoints.web.retrieval import RETRIEVALS_OF_ONE
+from operations.objects.objects import dissemination
 from pipeline.attempt import UNATTENDED
 from pipeline.description import premis
 from pipeline.fixity import READ_CHUNK
 from pipeline.inventory.base import PreservationEvent
 from pipeline.inventory.database import _engines
 from pipeline.inventory.description import DISSEMINATION, FAIL, FIXITY_CHECK, PASS
+from pipeline.preservation.fixity import Pace
 from pipeline.principal import Role
 from pipeline.records import Job
 from pipeline.settings import Settings
@@ -193,6 +197,31 @@ def test_a_file_that_the_client_has_is_not_sent_again(scans: Caller, ark: str) -
     assert scans.get(path, headers={"If-None-Match": '"0"'}).status_code == 200
 
 
+def test_head_has_size_and_etag_of_a_file_without_reading_it_or_an_event(
+    web: Web, record: Session, store: Store, scans: Caller
+) -> None:
+    damaged = store.repository.recorded(deposited(record, store, {"a.txt": "alpha"})).ark
+    store.change(damaged, "v1/content/producer/a.txt", flip)
+
+    answer = scans.request("HEAD", path_of(damaged, "a.txt"), headers={"Range": "bytes=1-2"})
+    absent = scans.request("HEAD", path_of(damaged, "b.txt"))
+
+    assert (answer.status_code, answer.content) == (200, b"")
+    assert answer.headers["Content-Length"] == "5"
+    assert answer.headers["ETag"] == f'"{hashlib.sha512(b"alpha").hexdigest()}"'
+    assert answer.headers["Accept-Ranges"] == "bytes"
+    assert absent.status_code == 404
+    assert events(web, damaged) == []
+
+
+@pytest.mark.parametrize("path", ["/health/live", "/health/ready", "/v1"])
+def test_head_is_answered_as_get_without_a_body(scans: Caller, path: str) -> None:
+    answer = scans.request("HEAD", path)
+
+    assert (answer.status_code, answer.content) == (200, b"")
+    assert answer.headers["Content-Length"] == str(len(scans.get(path).content))
+
+
 def test_what_does_not_exist_is_missing(scans: Caller, ark: str) -> None:
     for path in (
         path_of(ark, "b.txt"),
@@ -252,12 +281,31 @@ def test_damage_that_any_reader_meets_raises_the_alarm_at_once(
         assert cli.run(web.context.settings, *command).code == exit_codes.BROKEN_CUSTODY
     else:
         assert not scans.get(f"/v1/objects/{damaged}/custody").json()["custody"]["agrees"]
+        web.context.events.close()  # waits until the check is asked for
 
     worker = make_context(web.context.settings)
     worker.app.tasks["beat.proofs"]()
     worker.drop_session()
     (alarm,) = events(web, damaged, FIXITY_CHECK)
     assert ([file.path for file in alarm.files], alarm.outcome) == (["producer/a.txt"], FAIL)
+
+
+def test_of_a_damaged_object_no_range_is_sent_and_no_proof_is_claimed(
+    web: Web, record: Session, store: Store, scans: Caller
+) -> None:
+    """... but whole files, which are compared."""
+    damaged = store.repository.recorded(deposited(record, store, {"a.txt": "alpha", "b.txt": "beta"})).ark
+    store.change(damaged, "v1/content/producer/a.txt", flip)
+    part = {"Range": "bytes=0-1"}
+    assert scans.get(f"/v1/objects/{damaged}/versions/1/files/producer/a.txt").status_code == 500
+
+    worker = make_context(web.context.settings)
+    worker.app.tasks["beat.proofs"]()
+    worker.drop_session()
+    broken, sound = (scans.get(path_of(damaged, name), headers=part) for name in ("a.txt", "b.txt"))
+
+    assert (broken.status_code, broken.json()["code"]) == (500, "damaged-object")
+    assert (sound.status_code, sound.text, sound.headers.get("Arkline-Last-Proof")) == (200, "beta", None)
 
 
 @pytest.mark.parametrize("document", ["/v1/objects/{ark}/premis", "/v1/jobs/{jid}/premis"])
@@ -407,14 +455,58 @@ def test_a_bag_is_valid_by_an_independent_validator(
 
     assert answer.headers["Content-Length"] == str(len(answer.content))
     name = answer.headers["Content-Disposition"].split('"')[1].removesuffix(".tar")
-    with tarfile.open(fileobj=io.BytesIO(answer.content)) as archive:
-        archive.extractall(tmp_path, filter="data")
+    subprocess.run(["tar", "-xf", "-", "-C", tmp_path], input=answer.content, check=True)
     bag = bagit.Bag(str(tmp_path / name))
     bag.validate()
     assert unpacked(tmp_path / name / "data" / "producer") == WHOLE
     assert bag.info["External-Identifier"] == whole
     (event,) = [one for one in events(web, whole) if "BagIt" in one.note]
     assert f"{whole} dissemination {event.at.isoformat()}" in unpacked(tmp_path / name)["metadata/premis.xml"]
+
+
+def test_a_bag_that_was_cut_continues_as_one_event(web: Web, scans: Caller, whole: str) -> None:
+    path = f"/v1/objects/{whole}/versions/1/bag"
+    first = scans.get(path)
+    begun = len(events(web, whole))
+    web.context.site.inventory().enter_export(dissemination(whole, 1, "ben", "a file"))  # meanwhile
+    rest = {"Range": f"bytes={len(first.content) // 2}-", "If-Range": first.headers["ETag"]}
+
+    second = scans.get(path, headers=rest)
+
+    assert second.status_code == 206, second.text
+    assert second.content == first.content[len(first.content) // 2 :]
+    size = len(first.content)
+    assert second.headers["Content-Range"] == f"bytes {size // 2}-{size - 1}/{size}"
+    assert second.headers["ETag"] == first.headers["ETag"]
+    assert len(events(web, whole)) == begun + 1  # only that of the file
+
+
+@pytest.mark.parametrize(
+    "if_range", [None, '"0"', '"2026-11-27T10:00:00_x"', '"2026-11-27T10:00:00+00:00_x"']
+)
+@pytest.mark.parametrize("asked", ["bytes=700-", "bytes=0-", "bytes=700-800", "bytes=99999999-"])
+def test_what_is_no_rest_of_the_same_bag_is_a_whole_new_one(
+    scans: Caller, whole: str, if_range: str | None, asked: str
+) -> None:
+    headers = {"Range": asked} | ({"If-Range": if_range} if if_range else {})
+
+    answer = scans.get(f"/v1/objects/{whole}/versions/1/bag", headers=headers)
+
+    assert answer.status_code == 200
+    with tarfile.open(fileobj=io.BytesIO(answer.content)) as archive:
+        assert len(archive.getnames()) > len(WHOLE)
+
+
+def test_a_bag_does_not_continue_once_damage_was_found(web: Web, scans: Caller, whole: str) -> None:
+    path = f"/v1/objects/{whole}/versions/1/bag"
+    first = scans.get(path)
+    damage = replace(dissemination(whole, 1, "ben", "damaged"), outcome=FAIL, damaged=1)
+    web.context.site.inventory().enter_export(damage)
+
+    second = scans.get(path, headers={"Range": "bytes=700-", "If-Range": first.headers["ETag"]})
+
+    assert second.status_code == 200
+    assert second.headers["ETag"] != first.headers["ETag"]
 
 
 def test_a_zip_has_the_deposited_files(scans: Caller, whole: str, tmp_path: Path) -> None:
@@ -434,7 +526,22 @@ def test_a_damaged_file_ends_an_archive_before_its_end(web: Web, scans: Caller, 
     with pytest.raises((ChunkedEncodingError, ConnectionError)):
         scans.get(f"/v1/objects/{ark}/versions/1/{kind}")
 
-    assert [event.outcome for event in events(web, ark)][-2:] == [PASS, FAIL]
+    begun, failed = events(web, ark)[-2:]
+    assert (begun.outcome, failed.outcome) == (PASS, FAIL)
+    assert failed.note == begun.note
+    shown = scans.get(f"/v1/objects/{ark}").json()["timeline"][-1]
+    assert shown["detail"] == f"version 1: {begun.note}"
+    assert "is damaged in storage" in shown["note"]
+
+
+def test_the_event_of_a_damaged_file_says_which_file_was_asked_for(web: Web, scans: Caller, ark: str) -> None:
+    scans.get(path_of(ark, "damaged.txt"))
+
+    entered = events(web, ark)[-1]
+    shown = scans.get(f"/v1/objects/{ark}").json()["timeline"][-1]
+    assert (entered.outcome, [file.path for file in entered.files]) == (FAIL, ["producer/damaged.txt"])
+    assert shown["detail"] == "version 1: the file producer/damaged.txt"
+    assert "is damaged in storage" in shown["note"]
 
 
 def test_the_page_of_an_object_has_its_files_in_folders_and_their_downloads(
@@ -447,6 +554,19 @@ def test_the_page_of_an_object_has_its_files_in_folders_and_their_downloads(
         assert f'href="/v1/objects/{whole}/versions/1/{address}" download' in shown, address
     for link in re.findall(r'href="(/v1/objects/[^"]+)" download', shown):
         assert scans.get(unescape(link)).status_code == 200, link
+
+
+def test_the_page_of_an_object_shows_that_a_fixity_check_failed_and_the_damage(
+    record: Session, store: Store, scans: Caller
+) -> None:
+    damaged = store.repository.recorded(deposited(record, store, {"a.txt": "alpha"})).ark
+    store.change(damaged, "v1/content/producer/a.txt", flip)
+    store.schedule().check(damaged, Pace(0))
+
+    shown = scans.get(f"/objects/{damaged}").text
+
+    assert "fixity check <strong>fail</strong>: every file of every version" in shown
+    assert "producer/a.txt of version 1: storage has 5 bytes" in shown
 
 
 def test_a_preview_is_text_and_no_markup(scans: Caller, markup: str) -> None:

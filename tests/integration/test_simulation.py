@@ -14,10 +14,10 @@ from tests.support import nightly
 from tools.simulation.history import FAST, FOLDER, remove_leftovers
 from tools.simulation.world import World
 
-RUNS, MINUTES = 300, 3
+RUNS, MINUTES = nightly.often(100, 3000), nightly.often(2, 40)
 """As many histories as fit: each takes about a second of a processor, and other tests go first."""
 
-FEWEST = 8
+FEWEST = 12
 
 LIMIT = 60 * MINUTES + 240
 """Seconds, on a loaded machine."""
@@ -107,7 +107,8 @@ def test_a_seed_and_its_goals_give_the_same_history_in_each_process() -> None:
 
 
 def test_after_faults_each_object_is_stored_once_and_everything_ends() -> None:
-    histories = simulated("--seed", "100", "--runs", str(RUNS), "--minutes", str(MINUTES))
+    limits = ("--runs", str(RUNS), "--minutes", str(MINUTES), "--fewest", str(FEWEST))
+    histories = simulated("--seed", "100", *limits)
 
     assert [(one["seed"], one["towards"], one["problems"]) for one in histories if one["problems"]] == []
     assert len(histories) >= FEWEST

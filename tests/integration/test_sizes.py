@@ -243,7 +243,7 @@ def test_a_request_that_is_larger_than_the_servers_accept_names_the_limit(
 def test_an_answer_that_was_lost_is_not_taken_for_a_limit(shaky: Session, zookeeper_proxy: Proxy) -> None:
     zookeeper_proxy.swallow()
     sent = send(shaky, [Create("/large", b"x" * 200_000)])
-    assert zookeeper_proxy.swallowed.wait(10)
+    assert zookeeper_proxy.swallowed.wait(30)
     zookeeper_proxy.cut()
 
     with pytest.raises(Ambiguous):

@@ -6,6 +6,7 @@ import pytest
 from pipeline.settings import Settings
 from tests.integration.test_connection import (  # noqa: F401  # run with this module's settings
     PATH,
+    SHORT,
     test_a_close_whose_answer_never_comes_has_a_limit_and_the_locks_go,
     test_a_command_that_is_not_answered_leaves_no_socket_open,
     test_a_cut_connection_ends_what_waits_and_a_new_one_answers,
@@ -32,7 +33,7 @@ from zkstate.connection.session import Session, connect
 
 @pytest.fixture
 def settings(settings: Settings) -> Settings:
-    return settings.model_copy(update={"zk_client": "kazoo"})
+    return settings.model_copy(update={"zk_client": "kazoo", **SHORT})
 
 
 def test_the_setting_leaves_requests_and_answers_to_the_threads_of_kazoo(session: Session) -> None:

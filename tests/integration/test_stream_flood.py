@@ -108,6 +108,13 @@ def test_streams_beyond_the_limit_are_refused_before_they_hurt(web: WebProcess, 
 
     async def flood() -> tuple[Flood, int]:
         flood = Flood(web.url, tokens)
+        try:
+            return flood, await growth(flood)
+        finally:
+            for writer in flood.open:
+                writer.close()
+
+    async def growth(flood: Flood) -> int:
         await flood.request_all(range(2 * STREAMS))
         full = dict(flood.answers)
         before = web.bytes
@@ -120,10 +127,7 @@ def test_streams_beyond_the_limit_are_refused_before_they_hurt(web: WebProcess, 
         await refusing
         assert full == {200: STREAMS, 503: STREAMS}
         assert meanwhile
-        grown = web.bytes - before
-        for writer in flood.open:
-            writer.close()
-        return flood, grown
+        return web.bytes - before
 
     seen, grown = asyncio.run(flood())
 

@@ -171,6 +171,18 @@ def test_the_bundle_has_the_end_of_a_long_log_and_no_part_of_a_line(alone: Setti
     assert sum(len(text) for text in whole.values()) < bundle.LOGS * bundle.LOG + 10 * bundle.MEMBER
 
 
+def test_the_words_of_a_login_and_the_values_of_settings_stay(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_SESSION_CLASS", "user")
+    monkeypatch.setenv("DBUS_SESSION_BUS_ADDRESS", "unix:path=/run/user/1000/bus")
+    monkeypatch.setenv("GIT_AUTHOR_NAME", "Ann of the archive")
+    monkeypatch.setenv("ARKLINE_ZK_SESSION_TIMEOUT", "10.0")
+
+    text = '{"path": "/archive/user", "zk_session_timeout": 10.0}'
+    assert Redaction(settings)(text) == text
+
+
 def test_worker_names_stay_and_what_is_short_removes_no_words(settings: Settings) -> None:
     short = settings.model_copy(update={"smtp_password": SecretStr("a")})
     redacted = Redaction(short, ["worker1@host.example.org"])

@@ -12,6 +12,7 @@ from pipeline.records import Ticket
 from pipeline.settings import Settings
 from pipeline.states import BATCH, BatchState, Event, JobState
 from tests.support import planting
+from tests.support.clocks import since_change
 from tests.support.waits import RETRY
 from zkstate import paths
 from zkstate.connection.clock import ServerClock
@@ -30,10 +31,16 @@ MOST = 3
 
 
 def later(session: Session, seconds: float = 60) -> ServerClock:
-    """The server's clock as it will be in a while."""
+    """The server's clock, read so many seconds ago."""
     with single_flight(session, "clock") as clock:
         assert clock is not None
-        return ServerClock(clock.read_ms + int(seconds * 1000), time.monotonic())
+        return ServerClock(clock.read_ms, time.monotonic() - seconds)
+
+
+def sweep_after(session: Session, jid: str, seconds: float) -> list[Ticket]:
+    """What a sweep gives out so many seconds after the last change of the job."""
+    clock = since_change(session, paths.job_status(jid), seconds)
+    return list(recovery.sweep_jobs(session, NONE, clock, MOST).tickets)
 
 
 def sweep(session: Session, live: frozenset[tuple[str, int]] = NONE, seconds: float = 60) -> list[Ticket]:
@@ -95,6 +102,23 @@ def test_a_pending_job_whose_ticket_was_lost_gets_another_one(session: Session) 
 
     assert second.id == first.id == job.jid
     assert second.epoch > first.epoch
+
+
+def test_a_worker_that_took_its_message_just_before_a_sweep_has_time_to_take_the_lock(
+    session: Session, settings: Settings
+) -> None:
+    job = planting.one_job(session)
+    (ticket,) = queue.feed(session, in_flight=5).tickets
+    with connect(settings) as of_worker, single_flight(session, "sweep") as clock:
+        assert clock is not None
+        waited = ServerClock(clock.read_ms + 60_000, clock.at)  # the message was in Redis for a minute
+        opening = threading.Timer(0.3, jobs.acquire, (of_worker, ticket, "a new process"))
+        opening.start()
+        found = recovery.sweep_jobs(session, NONE, waited, MOST)
+        opening.join()
+
+    assert found == Recovered()
+    assert jobs.load(session, job.jid).status.redispatches == 0
 
 
 def test_two_sweeps_at_once_send_each_job_once(settings: Settings, session: Session) -> None:
@@ -174,7 +198,7 @@ def test_an_exclusive_lock_is_passed_on_when_its_holder_leaves(settings: Setting
 
             waiting = pool.submit(second)
             order.append("first")
-        waiting.result(timeout=10)
+        waiting.result(timeout=30)
 
     assert order == ["first", "second"]
     assert session.children("/locks/storage") == []
@@ -201,11 +225,11 @@ def test_a_damaged_job_stops_neither_feeding_nor_the_sweep(session: Session) -> 
 
 
 def test_a_job_that_keeps_losing_its_worker_is_dispatched_less_and_less_often(session: Session) -> None:
-    planting.job_in(session, JobState.PROCESSING)
-    assert len(sweep(session, seconds=4)) == 1
+    job = planting.job_in(session, JobState.PROCESSING)
+    assert len(sweep_after(session, job.jid, 4)) == 1
 
-    assert sweep(session, seconds=4) == []
-    assert len(sweep(session, seconds=7)) == 1
+    assert sweep_after(session, job.jid, 4) == []
+    assert len(sweep_after(session, job.jid, 7)) == 1
 
 
 def test_a_job_that_is_handed_back_waits_its_delay_however_often_it_lost_its_worker(session: Session) -> None:
@@ -215,8 +239,8 @@ def test_a_job_that_is_handed_back_waits_its_delay_however_often_it_lost_its_wor
     held = jobs.acquire(session, ticket, "test")
     record.hand_back(session, held, "test", message="no space", delay=4, waits_for=RETRY)
 
-    assert sweep(session, seconds=3) == []
-    assert len(sweep(session, seconds=5)) == 1
+    assert sweep_after(session, held.jid, 3) == []
+    assert len(sweep_after(session, held.jid, 5)) == 1
 
 
 def test_an_orderly_stop_never_counts_as_a_lost_worker(session: Session) -> None:

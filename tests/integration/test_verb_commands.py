@@ -2,11 +2,13 @@
 
 import signal
 import time
+from pathlib import Path
 
 import pytest
 
 from pipeline.settings import Settings
 from pipeline.states import BatchState, Event, JobState
+from tests.servers.proxy import Proxy
 from tests.support import cli as arkline
 from tests.support import planting
 from zkstate.connection.session import Session
@@ -43,6 +45,49 @@ def test_a_hold_and_its_release_are_reported_and_stay_in_the_history(
     rows = [line.split()[2:5] for line in history.out.splitlines()[1:]]
     assert rows == [["hold", "ann", "cli"], ["release", "bob", "cli"]]
     assert history.out.rstrip().splitlines()[1].endswith("database maintenance")
+
+
+def test_the_history_of_a_collection_is_read_though_its_profile_is_gone(
+    session: Session, settings: Settings, tmp_path: Path
+) -> None:
+    planting.one_job(session)
+    without = settings.model_copy(update={"profiles": tmp_path})
+
+    held, history, unknown = arkline.run_all(
+        without, (("hold", "--collection", "demo", "--by", "ann"), ("history", "demo"), ("history", "demmo"))
+    )
+
+    assert held.out == "collection demo is now on hold (by ann).\n"
+    assert (history.code, "hold" in history.out) == (0, True)
+    assert (unknown.code, "there is no profile 'demmo'" in unknown.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("option", "name", "message"),
+    [
+        ("--batch", "bid0000009999", "there is no batch bid0000009999"),
+        ("--profile", "nope", "there is no collection nope"),
+    ],
+)
+def test_a_filter_by_a_name_that_does_not_exist_is_refused(
+    session: Session, settings: Settings, option: str, name: str, message: str
+) -> None:
+    planting.job_in(session, JobState.FAILED)
+
+    for command in ("resume", "jobs"):
+        done = arkline.run(settings, command, option, name)
+        assert (done.code, done.out, message in done.err) == (2, "", True), done.err
+
+
+def test_a_filter_by_a_name_that_exists_may_select_nothing(session: Session, settings: Settings) -> None:
+    bid = planting.batch_in(session, BatchState.HELD).bid
+
+    verb, listed = arkline.run_all(
+        settings, (("resume", "--batch", bid), ("jobs", "--batch", bid, "--profile", "demo"))
+    )
+
+    assert (verb.code, "resume: 0 done" in verb.err) == (0, True)
+    assert listed.code == 0
 
 
 def test_a_release_that_keeps_what_is_held_says_nothing_of_it(session: Session, settings: Settings) -> None:
@@ -115,11 +160,13 @@ def test_a_recorded_job_is_stopped_as_completed_and_the_answer_says_so(
 
 
 def test_an_interrupted_verb_stops_before_the_next_job_and_says_how_many_are_left(
-    session: Session, settings: Settings
+    session: Session, settings: Settings, zookeeper_proxy: Proxy
 ) -> None:
     bid, jids = planting.split_batch(session, 200)
+    zookeeper_proxy.delay(0.02)  # so that the command is not over before it is interrupted
+    slow = settings.model_copy(update={"zk_hosts": zookeeper_proxy.hosts})
 
-    with arkline.start(settings, "cancel", bid, "--yes", "--reason", "x") as process:
+    with arkline.start(slow, "cancel", bid, "--yes", "--reason", "x") as process:
         deadline = time.monotonic() + 60
         while jobs.load(session, jids[0]).status.status is not JobState.FAILED:
             assert time.monotonic() < deadline

@@ -1,5 +1,6 @@
 """`--watch` of lists: changed rows as lines, or a terminal redrawn in place, over the stream of events."""
 
+import codecs
 import fcntl
 import json
 import os
@@ -8,12 +9,14 @@ import re
 import signal
 import struct
 import subprocess
+import sys
 import termios
 import time
 from collections.abc import Iterator
 
 import pytest
 
+from entrypoints.render import screen
 from pipeline.principal import Role
 from pipeline.settings import Settings
 from pipeline.states import Event
@@ -142,10 +145,11 @@ class Terminal:
         )
         os.close(theirs)
         self.text = ""
+        self._decoder = codecs.getincrementaldecoder("utf-8")()
 
     def until(self, text: str) -> None:
         while text not in self.text:
-            self.text += os.read(self._own, 4096).decode()
+            self.text += self._decoder.decode(os.read(self._own, 4096))
 
     def end(self) -> int:
         """Press Ctrl-C; a command that continues is ended, and the failure has the lines at which it was."""
@@ -181,3 +185,23 @@ def test_a_narrow_terminal_is_redrawn_in_place_and_says_how_old_its_list_is(
     assert "collection" not in terminal.text  # a column of wide terminals
     lines = re.split("[\r\n]+", re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", terminal.text))
     assert max(map(len, lines)) <= 60
+
+
+def test_ctrl_c_is_not_lost_while_a_finalizer_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """... such as that of an answer whose connection was cut, just when the list is read again."""
+
+    class Finalized:
+        def __del__(self) -> None:
+            os.kill(os.getpid(), signal.SIGINT)
+            for _ in range(1000):  # Python calls the handler within this function, and drops what it raises
+                pass
+
+    dropped: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda ignored: dropped.append(ignored.exc_type))
+    with screen.lost_interrupts() as check:
+        check()
+        Finalized()
+
+        with pytest.raises(KeyboardInterrupt):
+            check()
+    assert dropped == [KeyboardInterrupt]

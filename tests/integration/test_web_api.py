@@ -179,6 +179,14 @@ def test_a_repeated_request_gets_the_same_batch_and_another_body_is_refused(web:
     assert somebody.status_code == 201
 
 
+def test_a_misspelled_field_is_refused_by_its_name(scans: Caller) -> None:
+    answer = scans.post("/v1/batches", {"profile": "demo", "payload_url": PAYLOAD, "tilte": "Harbour"})
+
+    assert answer.status_code == 422
+    (wrong,) = answer.json()["errors"]
+    assert wrong == {"at": ["body", "tilte"], "message": "is no field of this request (/docs has them)"}
+
+
 @pytest.mark.parametrize(
     ("body", "said"),
     [
@@ -197,6 +205,14 @@ def test_a_wrong_deposit_is_answered_422_without_its_secrets(
     assert answer.status_code == 422
     assert said in answer.json()["detail"]
     assert "secret" not in answer.text
+
+
+@pytest.mark.parametrize("name", ["dryrun", "dry-run", "Dry_Run"])
+def test_a_misspelled_dry_run_acts_on_nothing(scans: Caller, name: str) -> None:
+    answer = scans.post(f"/v1/batches?{name}=true", {"profile": "demo", "payload_url": PAYLOAD})
+
+    assert answer.status_code == 422
+    assert answer.json()["detail"] == f"query.{name}: is no parameter of this request (/docs has them)"
 
 
 def test_a_viewer_does_not_deposit_and_learns_which_role_is_missing(web: Web) -> None:
@@ -296,12 +312,41 @@ def test_the_second_of_two_tabs_learns_who_was_first(web: Web, operator: Caller,
     assert jobs.load(record, jid).status.status is JobState.HELD
 
 
+@pytest.mark.parametrize("search", [{"bid": "bid0000009999"}, {"collection": "nope"}])
+def test_a_dry_run_for_a_name_that_does_not_exist_is_refused(
+    operator: Caller, search: dict[str, str]
+) -> None:
+    answer = operator.post("/v1/bulk/hold/dry-run", {"select": {"search": search}})
+
+    assert (answer.status_code, answer.json()["code"]) == (404, "missing")
+
+
+def test_a_collection_of_others_is_answered_as_an_unknown_one(web: Web, record: Session) -> None:
+    planted_job(record)
+    limited = web.caller(Role.OPERATOR, ["maps"], name="mia")
+
+    others, unknown = (limited.get("/v1/jobs", params={"collection": name}) for name in ("demo", "nope"))
+
+    assert (others.status_code, unknown.status_code) == (404, 404)
+    assert others.json()["detail"].replace("demo", "nope") == unknown.json()["detail"]
+
+
 def test_what_cannot_be_undone_needs_a_reason(operator: Caller, record: Session) -> None:
     jid = planted_job(record)
 
     assert operator.post(f"/v1/jobs/{jid}/fail").status_code == 422
     assert operator.post(f"/v1/jobs/{jid}/fail", {"reason": ""}).status_code == 422
     assert operator.post(f"/v1/jobs/{jid}/fail", {"reason": "mistake"}).status_code == 200
+
+
+def test_a_blank_reason_is_none(operator: Caller, record: Session) -> None:
+    jid = planted_job(record)
+    planned = operator.post("/v1/bulk/fail/dry-run", {"select": {"ids": [jid]}}).json()
+
+    for path, body in ((f"jobs/{jid}/fail", {}), ("bulk/fail", {"token": planned["token"]})):
+        assert operator.post(f"/v1/{path}", {"reason": " \n", **body}).status_code == 422
+
+    assert jobs.load(record, jid).status.status is JobState.PENDING
 
 
 def test_a_depositor_raises_no_verb(scans: Caller, record: Session) -> None:
@@ -344,6 +389,13 @@ def test_a_body_of_another_media_type_is_answered_415(
     assert (answer.status_code, answer.json()["code"]) == (415, "unsupported-media-type")
     assert "application/json" in answer.json()["detail"]
     assert holds.paused(record) is None
+
+
+def test_a_misspelled_condition_selects_no_job(operator: Caller) -> None:
+    answer = operator.post("/v1/bulk/delete/dry-run", {"select": {"search": {"sate": "failed"}}})
+
+    assert answer.status_code == 422
+    assert "body.select.search.sate: is no field of this request" in answer.json()["detail"]
 
 
 def test_a_bulk_verb_does_exactly_what_its_dry_run_showed(operator: Caller, record: Session) -> None:

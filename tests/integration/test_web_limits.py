@@ -230,9 +230,18 @@ def test_a_bulk_verb_that_nobody_waits_for_acts_on_nothing_further(
     operator = web.caller(Role.OPERATOR, name="impatient")
     plan = operator.post("/v1/bulk/hold/dry-run", {"select": {"ids": ids}}).json()
     monkeypatch.setattr(do, "seconds", 0.0)
+    act_on, answered = verbs.act, threading.Event()
+
+    def act_and_wait(*values: Any, **options: Any) -> VerbResult:
+        result = act_on(*values, **options)
+        assert answered.wait(60)
+        return result
+
+    monkeypatch.setattr(bulk_verbs, "act", act_and_wait)
 
     answer = operator.post("/v1/bulk/hold", {"token": plan["token"]})
 
+    answered.set()
     eventually(lambda: _idle(web))
     assert (answer.status_code, answer.json()["code"]) == (503, "took-too-long")
     held = [jid for jid in ids if jobs.load(web.context.session, jid).status.status is JobState.HELD]

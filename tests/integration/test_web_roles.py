@@ -55,9 +55,16 @@ def web(module_settings: Settings, record: Session) -> Iterator[Web]:
         yield running
 
 
+def operation_of(method: str, route: APIRoute) -> dict[str, Any]:
+    """The operation in the document, which has a HEAD like its GET once."""
+    operations = DOCUMENT["paths"][route.path_format]
+    found: dict[str, Any] = operations.get(method.lower()) or operations["get"]
+    return found
+
+
 def example(method: str, route: APIRoute) -> dict[str, Any]:
     """A request as the document has it."""
-    operation = DOCUMENT["paths"][route.path_format][method.lower()]
+    operation = operation_of(method, route)
     content = operation.get("requestBody", {}).get("content", {})
     if "application/json" in content:
         return {"json": content["application/json"]["example"]}
@@ -67,7 +74,7 @@ def example(method: str, route: APIRoute) -> dict[str, Any]:
 
 
 def path_of(method: str, route: APIRoute, ids: dict[str, str]) -> str:
-    operation = DOCUMENT["paths"][route.path_format][method.lower()]
+    operation = operation_of(method, route)
     values = {given["name"]: given.get("example") for given in operation.get("parameters", ())}
     if route.path.startswith("/v1/collections"):
         values["name"] = "demo"

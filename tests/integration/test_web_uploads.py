@@ -15,6 +15,7 @@ from pipeline.principal import Role
 from pipeline.records import now
 from pipeline.settings import Settings
 from tests.support.log_entries import log_entries
+from tests.support.polling import eventually
 from tests.support.web import Caller, Web, serving
 
 DATA = b"lighthouse" * 200_000
@@ -84,7 +85,7 @@ def test_an_upload_that_is_cut_leaves_nothing(web: Web, ada: Caller) -> None:
                 pass
 
         assert ada.get("/v1").status_code == 200
-    assert stored(web) == before
+        eventually(lambda: stored(web) == before)
     assert [entry for entry in logged if entry["event"] == "request failed"] == []
 
 
@@ -107,6 +108,36 @@ def test_a_resumable_upload_continues_at_its_offset(ada: Caller) -> None:
         "PATCH", place, data=b"house", headers={"Upload-Offset": "5", "Upload-Complete": "?1"}
     )
     assert ended.json()["sha512"] == hashlib.sha512(b"lighthouse").hexdigest()
+
+
+def test_a_file_put_into_an_upload_continues_later_if_it_began_so(ada: Caller) -> None:
+    place = ada.request("POST", "/v1/uploads").headers["Location"]
+    digest = {"Repr-Digest": repr_digest(b"lighthouse"), "Upload-Length": "10"}
+
+    begun = ada.request("PUT", f"{place}/a", data=b"light", headers={"Upload-Complete": "?0", **digest})
+    assert (begun.status_code, begun.json()["size"], begun.json()["complete"]) == (201, 5, False)
+    ended = ada.request("PATCH", f"{place}/a", data=b"house", headers={"Upload-Offset": "5"})
+
+    assert ended.json()["sha512"] == hashlib.sha512(b"lighthouse").hexdigest()
+
+
+def test_a_first_part_that_is_put_again_is_not_written_after_itself(ada: Caller) -> None:
+    place = ada.request("POST", "/v1/uploads").headers["Location"]
+    first = {"data": b"light", "headers": {"Upload-Complete": "?0"}}
+
+    ada.request("PUT", f"{place}/a", **first)
+    again = ada.request("PUT", f"{place}/a", **first)
+
+    assert (again.status_code, again.json()["code"]) == (409, "offset-differs")
+    assert ada.request("HEAD", f"{place}/a").headers["Upload-Offset"] == "5"
+
+
+def test_a_file_shorter_than_its_stated_length_is_refused(ada: Caller) -> None:
+    place = ada.request("POST", "/v1/uploads").headers["Location"]
+
+    answer = ada.request("PUT", f"{place}/a", data=b"light", headers={"Upload-Length": "10"})
+
+    assert (answer.status_code, answer.json()["code"]) == (422, "upload-refused")
 
 
 @pytest.mark.parametrize("headers", [{}, {"Upload-Complete": "?0"}])

@@ -8,6 +8,7 @@ from entrypoints.render.explanation import text
 from operations.deposits.submission import submit
 from operations.reasons import Reason
 from operations.site import Site
+from operations.verbs.verbs import act
 from operations.why.why import why
 from pipeline.errors import Action, Remedy
 from pipeline.records import Job, StatusReport
@@ -81,6 +82,21 @@ def test_why_names_what_a_pending_job_waits_for(
     found = why(Site(settings, session), ANN, job.jid)
     assert found.reason is reason
     assert shown in text(found)
+
+
+def test_why_names_the_person_who_held_a_job_and_the_reason(session: Session, settings: Settings) -> None:
+    job = planting.one_job(session)
+    site = Site(settings, session)
+    act(site, ANN, job.jid, Event.HOLD, reason="ask the archivist first")
+
+    found = why(site, ANN, job.jid)
+
+    assert (found.holder, found.hold_reason) == (ANN.name, "ask the archivist first")
+    assert f"It was put on hold by {ANN.name} less than a second ago (ask the archivist first)." in text(
+        found
+    )
+    assert "no longer on hold" not in text(found)
+    assert found.remedies == (Remedy(Action.RELEASE, job.jid),)
 
 
 def test_why_counts_the_jobs_before_it_and_the_places(session: Session, settings: Settings) -> None:

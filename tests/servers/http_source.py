@@ -22,9 +22,6 @@ from urllib.parse import unquote, urlsplit
 from tests.servers.base import HOST, Handler, serving
 
 PIECE = 1 << 16
-PATIENCE = 30
-"""Seconds that a held request waits for its event at most, so that a broken test ends."""
-
 LONG_AGO = formatdate(1_000_000_000, usegmt=True)
 
 
@@ -106,6 +103,12 @@ class _Site:
     lock: threading.Lock = field(default_factory=threading.Lock)
     folder: Path | None = None
     arrived: threading.Condition = field(default_factory=threading.Condition)
+    ended: threading.Event = field(default_factory=threading.Event)
+    """Set when the server stops: requests that are held end."""
+
+    def hold(self, until: threading.Event) -> None:
+        while not until.wait(0.2) and not self.ended.is_set():
+            pass
 
     def page(self, path: str) -> Page | None:
         if path in self.pages:
@@ -140,6 +143,7 @@ class HttpSource:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._site.ended.set()
         self._running.__exit__(None, None, None)
 
     @property
@@ -176,7 +180,7 @@ class HttpSource:
     def count(self, *which: str) -> int:
         return len(self.seen(*which))
 
-    def await_request(self, path: str, times: int = 1, timeout: float = 10) -> None:
+    def await_request(self, path: str, times: int = 1, timeout: float = 30) -> None:
         """Return when `path` has been requested `times` times."""
         with self._site.arrived:
             if not self._site.arrived.wait_for(lambda: self.count(path) >= times, timeout):
@@ -206,7 +210,7 @@ class _Handler(Handler):
         page = self.site.page(path)
         delay = page.delay if page is not None else 0
         if isinstance(delay, threading.Event):
-            delay.wait(PATIENCE)
+            self.site.hold(delay)
         else:
             time.sleep(delay)
         self._serve(path, page, body=body)
@@ -287,7 +291,7 @@ class _Handler(Handler):
                 self._write(page, first)
                 sent += len(first)
                 self.wfile.flush()
-                held.wait(PATIENCE)
+                self.site.hold(held)
                 held = None
             piece = data[: left - sent]
             self._write(page, piece)

@@ -4,6 +4,7 @@ import contextlib
 import os
 import pwd
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
@@ -15,6 +16,7 @@ from pathlib import Path
 import psycopg
 
 from tests.support.certificates import Certificate
+from tools.chaos.actors import children, send
 
 DEBIAN = Path("/usr/lib/postgresql")
 READY_WITHIN = 30.0
@@ -145,6 +147,18 @@ class Server:
             self._process.wait()
             self._process = None
 
+    @contextlib.contextmanager
+    def hanging(self) -> Iterator[None]:
+        """No process of the server runs during the block; the kernel still confirms what is sent to them."""
+        processes = [self.pid, *children(self.pid)]
+        for process in processes:
+            send(process, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for process in processes:
+                send(process, signal.SIGCONT)
+
     def stop(self) -> None:
         """Stop at once, as a crash would; committed data survives the next start."""
         if self._process is not None:
@@ -163,11 +177,11 @@ class Server:
         """The SQLAlchemy URL of a new, empty schema: a database would add a thousand files."""
         return new_schema(self.dsn("postgres"))
 
-    def new_database(self) -> str:
+    def new_database(self, encoding: str = "UTF8") -> str:
         """The SQLAlchemy URL of a new, empty database, for programs that read a whole database."""
         name = f"t{uuid.uuid4().hex}"
         with psycopg.connect(self.dsn("postgres"), autocommit=True) as connection:
-            connection.execute(f"CREATE DATABASE {name}")
+            connection.execute(f"CREATE DATABASE {name} ENCODING '{encoding}' TEMPLATE template0")
         return self.dsn(name)
 
 

@@ -52,6 +52,7 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 async def _end(opened: set[asyncio.StreamWriter]) -> None:
     """Abort all connections, and wait until nothing copies any more."""
     for writer in opened:
-        writer.transport.abort()
+        if not writer.is_closing():  # Python 3.11.2 aborts no TLS connection that has ended
+            writer.transport.abort()
     if running := asyncio.all_tasks() - {asyncio.current_task()}:
         await asyncio.wait(running)

@@ -12,6 +12,7 @@ from typing import Any
 from entrypoints.stack import java, services
 from entrypoints.stack.child import HOST, Command, Process, ask, free_ports
 from tests.support.certificates import Certificate
+from tests.support.polling import eventually
 from tests.support.processes import await_ready
 from tests.support.requirements import unavailable
 
@@ -51,10 +52,14 @@ def prepare(
 
 
 def _quick(*given: Any, **options: Any) -> Command:
-    """A server whose Java compiles once and quickly, as it runs for seconds."""
+    """A server that runs for seconds: Java compiles once and quickly, and no write waits for fsync.
+
+    A killed server loses nothing: the kernel has its writes.
+    """
     command = services.prepare_zookeeper(*given, **options)
     java_program, *rest = command.argv
-    return replace(command, argv=(java_program, "-XX:TieredStopAtLevel=1", *rest))
+    quick = ("-XX:TieredStopAtLevel=1", "-Dzookeeper.forceSync=no")
+    return replace(command, argv=(java_program, *quick, *rest))
 
 
 def _with_limit(command: Command, max_buffer: int) -> Command:
@@ -97,9 +102,13 @@ class Server:
         return self.ports[0]
 
     def leader(self) -> Process:
-        """The process of the ensemble's leader."""
-        servers = zip(self.ports, self.processes, strict=True)
-        return next(process for port, process in servers if process.running and is_leader(port))
+        """The process of the ensemble's leader, once it answers as such."""
+
+        def leading() -> Process | None:
+            servers = zip(self.ports, self.processes, strict=True)
+            return next((process for port, process in servers if process.running and is_leader(port)), None)
+
+        return eventually(leading)
 
     def start(self) -> None:
         """Start every server that is not running, and wait until all answer requests."""

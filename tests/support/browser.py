@@ -107,7 +107,10 @@ class Chromium:
         args = ["--no-sandbox", f"--host-resolver-rules=MAP {FAR_AWAY} 127.0.0.1", mark]
         browser = self.playwright.chromium.launch(executable_path=self.program, args=args)
         context = browser.new_context(
-            color_scheme=scheme, viewport={"width": width, "height": 900}, timezone_id=zone
+            color_scheme=scheme,
+            viewport={"width": width, "height": 900},
+            timezone_id=zone,
+            ignore_https_errors=True,  # the authorities of tests are their own
         )
         context.set_default_timeout(30_000)
         try:

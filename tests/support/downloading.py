@@ -2,6 +2,7 @@
 
 import hashlib
 import itertools
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -95,3 +96,12 @@ def ends_after(checks: int) -> Attempt:
             raise AttemptOver("the lock is lost")
 
     return CheckedAttempt(check)
+
+
+def size_of(folder: Path) -> int:
+    """The bytes of the files below the folder, of which one may be renamed meanwhile."""
+    size = 0
+    for path in folder.rglob("*"):
+        with suppress(FileNotFoundError):
+            size += path.stat().st_size if path.is_file() else 0
+    return size

@@ -1,7 +1,11 @@
 """What the folder of a test says: its markers, and the servers that its tests may start."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
+from itertools import chain, groupby, islice
 from pathlib import Path
+from typing import TypeVar
+
+T = TypeVar("T")
 
 MARKERS = {"integration": ("integration",), "e2e": ("e2e", "integration", "no_cover")}
 """Folder below tests/ -> the markers of its tests.
@@ -58,6 +62,25 @@ def turn(path: Path) -> int:
     if path.stem in LONGEST_FIRST:
         return LONGEST_FIRST.index(path.stem)
     return len(LONGEST_FIRST) + (path.parent.name != "e2e")
+
+
+def distributed(tests: Sequence[T], path_of: Callable[[T], Path], processes: int) -> list[T]:
+    """The tests in the order in which all processes but the last begin with long tests.
+
+    Long tests mostly wait, and the others need a core: side by side they load the machine evenly. `tests`
+    are in the order of turns. pytest-xdist gives each process an equal share of consecutive tests; a process
+    that becomes idle takes tests from the end of another share.
+    """
+    long = [test for test in tests if turn(path_of(test)) <= len(LONGEST_FIRST)]
+    others = iter(tests[len(long) :])
+    shares: list[list[T]] = [[] for _ in range(processes)]
+    for number, (_, of_file) in enumerate(groupby(long, key=path_of)):
+        shares[number % max(1, processes - 1)] += of_file
+    left = len(tests)
+    for number, share in enumerate(shares):
+        share += islice(others, max(0, left // (processes - number) - len(share)))
+        left -= len(share)
+    return [*chain.from_iterable(shares), *others]
 
 
 def refusal(folder: str, fixtures: Collection[str]) -> str:

@@ -2,6 +2,7 @@
 
 import io
 import struct
+import subprocess
 import tarfile
 import zipfile
 import zlib
@@ -87,6 +88,9 @@ def unicode_path(name: bytes, of: bytes = b"__.txt", version: int = 1) -> bytes:
 
 
 def on_disk(folder: Path) -> dict[str, bytes]:
+    """What a program unpacked, whatever modes it gave."""
+    if folder.exists():
+        subprocess.run(["chmod", "-R", "u+rwX", folder], check=True)
     return {
         path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()
     }

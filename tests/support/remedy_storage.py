@@ -18,7 +18,7 @@ from tests.servers import zookeeper as zookeeper_servers
 from tests.support import planting
 from tests.support.operators import ANN
 from tests.support.remedy_world import Case, World, adding_to
-from tests.support.stores import flip
+from tests.support.stores import flip, rewrite
 from zkstate import paths
 from zkstate.connection.session import connect
 from zkstate.connection.transaction import DEFAULT_BUFFER
@@ -56,8 +56,7 @@ def _damaged(world: World) -> None:
     root = world.settings.storage / object_path(ark)
     (path,) = (root / "v1" / "content" / "producer").iterdir()
     content = path.read_bytes()
-    path.unlink()
-    path.write_bytes(flip(content))
+    rewrite(path, flip(content))
     world.arkline("fixity", "check", ark, code=4)
 
     (advice,) = _commands(world, Reason.FIXITY_DAMAGED)

@@ -12,7 +12,6 @@ from pipeline.errors import Action
 from pipeline.outcome import Service, WaitsFor
 from pipeline.records import SubmissionType
 from pipeline.states import BatchState
-from tasks.broker import waiting_messages
 from tasks.redis_keys import client
 from tasks.stores import claim_key
 from tests.support import planting
@@ -90,15 +89,9 @@ def _turn(world: World) -> None:
     world.completed(third)
 
 
-def _feeding(world: World) -> bool:
-    running = world.session.exists(paths.exclusive("single-flight", "feed"))
-    return running is not None or waiting_messages(world.settings, ["control"]) > 0
-
-
 @case(Reason.STARTING)
 def _starting(world: World) -> None:
     with world.without_beat(leader=True):
-        world.until(lambda: not _feeding(world), "no feed runs")
         job = world.planted()
         world.moves_itself(job.jid, Reason.STARTING)
     world.completed(job.bid)

@@ -6,8 +6,9 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 from uuid import uuid4
@@ -32,6 +33,8 @@ from tests.support import planting
 from tests.support.fleet import LIMIT, Fleet, batch_ended, job_reaches
 from tests.support.operators import ANN
 from zkstate import paths
+from zkstate.connection.clock import ServerClock
+from zkstate.connection.locks import single_flight
 from zkstate.connection.session import Session
 from zkstate.record import batches, jobs
 
@@ -258,7 +261,7 @@ class World:
 
     @contextmanager
     def without_beat(self, *, leader: bool) -> Iterator[None]:
-        """No scheduled work; with `leader` the record says that a beat leads. At the end there is one."""
+        """Nothing feeds or sweeps; `leader`: the record says that a beat leads. At the end there is one."""
         for process in [p for p in self.fleet.running if p.name == "beat"]:
             process.terminate()
             process.stop(20)
@@ -268,9 +271,22 @@ class World:
         if leader:
             self.session.zk.create(fake, b"beat of the test", ephemeral=True, makepath=True)
         try:
-            yield
+            with self._neither_fed_nor_swept():
+                yield
         finally:
             if leader:
                 self.session.zk.delete(fake)
             if not any(p.name == "beat" for p in self.fleet.running):
                 self.start_beat()
+
+    @contextmanager
+    def _neither_fed_nor_swept(self) -> Iterator[None]:
+        """A worker that has received the message of a beat that is gone does not act on it."""
+        with ExitStack() as locks:
+            for work in ("feed", "sweep"):
+                self.until(partial(_locked, locks, self.session, work), f"no {work} runs")
+            yield
+
+
+def _locked(locks: ExitStack, session: Session, work: str) -> ServerClock | None:
+    return locks.enter_context(single_flight(session, work))

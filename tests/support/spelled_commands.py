@@ -95,12 +95,13 @@ def _filled(placeholder: re.Match[str]) -> str:
 
 def of_python(path: Path) -> Iterator[Spelled]:
     """The commands in the strings of a module."""
-    tree = ast.parse(path.read_text())
-    in_other = {
-        id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values
-    }
-    remarks = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    for node in ast.walk(tree):
+    source = path.read_text()
+    if "arkline " not in source:
+        return
+    nodes = list(ast.walk(ast.parse(source)))
+    in_other = {id(part) for node in nodes if isinstance(node, ast.JoinedStr) for part in node.values}
+    remarks = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    for node in nodes:
         if id(node) in in_other:
             continue
         if isinstance(node, ast.JoinedStr):

@@ -38,6 +38,12 @@ def flip(data: bytes) -> bytes:
     return bytes((data[0] ^ 1, *data[1:]))
 
 
+def rewrite(path: Path, data: bytes) -> None:
+    """Other bytes under the name of a stored file, which nobody may write to."""
+    path.unlink()
+    path.write_bytes(data)
+
+
 @dataclass
 class Store:
     repository: Repository
@@ -58,9 +64,7 @@ class Store:
 
     def _change_on_disk(self, path: Path, change: Change) -> None:
         data = change(path.read_bytes())
-        path.unlink()
-        if data is not None:
-            path.write_bytes(data)
+        path.unlink() if data is None else rewrite(path, data)
 
     def schedule(self) -> Schedule:
         made = self.repository

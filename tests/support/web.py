@@ -107,6 +107,7 @@ class Browser:
     """A person with a login, without JavaScript."""
 
     def __init__(self, web: Web, token: str) -> None:
+        assert web.context.board.wait_filled(FILL_SECONDS)  # the first page may be a list from memory
         self._url = web.url
         self._http = requests.Session()
         answer = self.send("/login", token=token, next="/")

@@ -186,6 +186,14 @@ def test_an_independent_validator_judges_the_same(tmp_path: Path, damage: str) -
     assert is_valid(bag) == (damage in ("none", "no tag manifests", "a further tag file"))
 
 
+@pytest.mark.parametrize("version", ["0.97", "1.0"])
+def test_what_a_computer_added_to_a_bag_does_not_count(tmp_path: Path, version: str) -> None:
+    """... as a look into its folder on a Mac does: neither its manifests nor its Payload-Oxum have it."""
+    files = by_hand(version, bag_info=b"Payload-Oxum: 5.1\n")
+
+    check_bags(unpacked_container(tmp_path, {**files, "data/.DS_Store": b"of the folder"}))
+
+
 @pytest.mark.parametrize(
     ("changes", "says"),
     [

@@ -12,10 +12,10 @@ import pytest
 from typer.main import get_group
 from typer.testing import CliRunner
 
-from entrypoints.cli import selection
+from entrypoints.cli import exit_codes, selection
 from entrypoints.cli.api import Client
 from entrypoints.cli.command_table import ENTRIES, Entry, load
-from entrypoints.cli.main import app
+from entrypoints.cli.main import app, main
 from entrypoints.cli.options import SharedOptions
 from operations.board.values import BoardJob, JobPage
 from pipeline.errors import ServiceUnreachable
@@ -227,6 +227,19 @@ def test_a_list_invents_nothing_of_a_job_that_has_left_the_record() -> None:
     assert not {"retry_count", "local_id"} & row.model_dump(exclude_unset=True).keys()
 
 
+def test_a_verb_without_jobs_names_its_own_options() -> None:
+    held, resumed = (runner.invoke(app, [verb]).stderr for verb in ("hold", "resume"))
+
+    assert held.rstrip().endswith("or select jobs by --batch, --profile or --older-than")
+    assert "--batch, --profile, --state, --cause or --older-than" in resumed
+
+
+def test_ids_and_a_filter_are_refused_together() -> None:
+    refused = runner.invoke(app, ["resume", "--batch", "bid0000000001", "jid0000000001"])
+
+    assert (refused.exit_code, refused.stderr.rstrip().endswith(", not both")) == (2, True)
+
+
 SLOW = (
     "celery",
     "kazoo",
@@ -315,3 +328,15 @@ def test_open_says_which_variable_has_the_address_of_the_pages(monkeypatch: pyte
     monkeypatch.delenv("ARKLINE_PUBLIC_URL", raising=False)
 
     assert "set ARKLINE_PUBLIC_URL" in arkline("open", "bid0000000001", code=2).output
+
+
+def test_on_windows_the_command_line_names_the_other_ways(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with monkeypatch.context() as windows:
+        windows.setattr(os, "name", "nt")
+        with pytest.raises(SystemExit) as ended:
+            main()
+
+    assert ended.value.code == exit_codes.REFUSED
+    assert "Subsystem for Linux (wsl --install)" in capsys.readouterr().err

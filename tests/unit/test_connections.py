@@ -91,7 +91,7 @@ def test_a_connection_that_its_server_has_closed_has_no_second_request(
     server.answers_each = 1
     for _ in range(2):
         assert fetch(session, server.url) == b"hello"
-        assert server.closed.acquire(timeout=10)
+        assert server.closed.acquire(timeout=30)
 
     assert [len(requests) for requests in server.requests] == [1, 1]
 

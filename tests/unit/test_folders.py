@@ -1,4 +1,5 @@
 import re
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -61,8 +62,40 @@ def test_the_long_forms_are_executed_every_night() -> None:
 
 
 def test_the_longest_files_exist_and_are_run_first(request: pytest.FixtureRequest) -> None:
+    files = sorted(TESTS.rglob("test_*.py"), key=folders.turn)
+
+    assert {path.stem for path in files[: len(folders.LONGEST_FIRST)]} <= {*folders.LONGEST_FIRST}
     for name in folders.LONGEST_FIRST:
         assert list(TESTS.rglob(f"{name}.py")), f"{name}: take it out of LONGEST_FIRST"
 
+    processes = getattr(request.config, "workerinput", {"workercount": 1})["workercount"]
     turns = [folders.turn(item.path) for item in request.session.items]
-    assert turns == sorted(turns)
+    assert sum(later < earlier for earlier, later in pairwise(turns)) < processes
+
+
+@pytest.mark.parametrize("processes", [1, 2, 4, 6])
+def test_all_processes_but_one_begin_with_long_tests(processes: int) -> None:
+    files = sorted(TESTS.rglob("test_*.py"), key=folders.turn)
+    tests = [(path, number) for path in files for number in range(20)]
+
+    ordered = folders.distributed(tests, lambda test: test[0], processes)
+
+    assert sorted(ordered) == sorted(tests)
+    left, shares = ordered, []
+    for number in range(processes):  # as pytest-xdist shares them out
+        size = len(left) // (processes - number)
+        shares.append(left[:size])
+        left = left[size:]
+    long = max(1, processes - 1)
+    assert [own[0][0] for own in shares[:long]] == files[:long]
+    assert folders.turn(shares[-1][-1][0]) > len(folders.LONGEST_FIRST)
+    for own in shares:
+        turns = [folders.turn(path) for path, _ in own]
+        assert turns == sorted(turns)
+
+
+def test_a_run_of_long_tests_alone_has_them_all() -> None:
+    tests = [TESTS / "e2e" / f"test_{number}.py" for number in range(7)]
+
+    assert sorted(folders.distributed(tests, lambda path: path, 4)) == tests
+    assert folders.distributed([], lambda path: path, 4) == []

@@ -206,9 +206,10 @@ def test_every_image_but_ours_is_named_by_version_and_digest(manifests: list[dic
 
 
 def test_no_pod_has_more_rights_than_it_needs(manifests: list[dict[str, Any]]) -> None:
-    """As the pod security standard `restricted` asks, and without a token of the cluster."""
+    """As the pod security standard `restricted` asks, without a token of the cluster and the variables of
+    Services, of which ARKLINE_WEB_PORT would be a setting."""
     for name, pod in pods(manifests):
-        assert pod["automountServiceAccountToken"] is False, name
+        assert (pod["automountServiceAccountToken"], pod["enableServiceLinks"]) == (False, False), name
         assert pod["securityContext"]["runAsNonRoot"] is True
         assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
         for container in pod["containers"]:

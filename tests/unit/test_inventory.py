@@ -363,6 +363,17 @@ def test_a_forked_child_uses_connections_of_its_own(inventory: SqlInventory, url
     assert count(inventory, ingests) == 3 + 20
 
 
+def test_a_forked_child_does_not_wait_for_a_thread_of_its_parent(inventory: SqlInventory) -> None:
+    silence = inventory.database._silence
+    silence.begin()
+    with silence._guard:  # as a thread that asks during the fork
+        child = _forked(inventory.record, of_job("child"))
+    silence.end()
+
+    assert _exit_code(child) == 0
+    assert count(inventory, ingests) == 1
+
+
 class StalledFiles(tuple[StoredFile, ...]):
     """More files than one statement takes, of which the last never comes."""
 

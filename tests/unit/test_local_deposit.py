@@ -2,7 +2,7 @@
 
 import re
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -11,11 +11,10 @@ from entrypoints.cli.commands import submit_command
 from operations.deposits.local_deposit import (
     TABLES,
     LocalDeposit,
-    Payload,
     plan_deposit,
-    upload_deposit,
     with_container_read,
 )
+from operations.deposits.local_upload import Payload, Read, upload_deposit
 from pipeline import codes
 from pipeline.errors import UsageRefused
 from pipeline.fixity import size_and_sha512
@@ -41,8 +40,14 @@ class Received:
     def begin(self, key: str) -> str:
         return ID
 
-    def put(self, upload: str, name: str, chunks: Iterable[bytes], size: int) -> UploadedFile:
-        data = self.files[name] = b"".join(chunks)
+    def arrived(self, upload: str) -> Mapping[str, UploadedFile]:
+        return {}
+
+    def remove(self, upload: str, name: str) -> None:
+        del self.files[name]
+
+    def put(self, upload: str, name: str, read: Read, size: int) -> UploadedFile:
+        data = self.files[name] = b"".join(read(0))
         assert len(data) == size
         arrived, sha512 = size_and_sha512([data], lambda _: None)
         return UploadedFile(name=name, size=arrived, sha512=sha512)
@@ -191,6 +196,26 @@ def test_files_of_the_operating_system_are_left_out_and_named(
     said = " ".join(capsys.readouterr().err.split())
     assert "left out (--all-files keeps them): '.DS_Store', '._a.jpg', 'sub/Thumbs.db'" in said
     assert plan_deposit(source, object_per_file=True, all_files=True).objects == 4
+
+
+@pytest.mark.parametrize(
+    ("bag", "left_out"), [("", ()), ("bag/", (".DS_Store",)), ("a/b/", (".DS_Store", "a/b/data/Thumbs.db"))]
+)
+def test_nothing_is_left_out_of_a_bag(tmp_path: Path, bag: str, left_out: tuple[str, ...]) -> None:
+    names = (f"{bag}bagit.txt", f"{bag}data/Thumbs.db", ".DS_Store")
+
+    deposit = plan_deposit(folder(tmp_path / "photos", *names))
+
+    assert deposit.left_out == left_out
+    assert len(deposit.files) == len(names) - len(left_out)
+
+
+def test_a_bag_of_which_each_file_is_an_object_is_not_compared_and_loses_files_of_systems(
+    tmp_path: Path,
+) -> None:
+    source = folder(tmp_path / "photos", "bagit.txt", "data/.DS_Store")
+
+    assert plan_deposit(source, object_per_file=True).left_out == ("data/.DS_Store",)
 
 
 def test_a_folder_of_files_of_the_operating_system_alone_is_refused(tmp_path: Path) -> None:
@@ -391,8 +416,8 @@ def test_what_cannot_be_deposited_is_refused_before_anything_is_uploaded(tmp_pat
 
 def test_bytes_that_changed_on_the_way_are_not_submitted(tmp_path: Path) -> None:
     class Damaging(Received):
-        def put(self, upload: str, name: str, chunks: Iterable[bytes], size: int) -> UploadedFile:
-            return super().put(upload, name, chunks, size).model_copy(update={"sha512": "0" * 128})
+        def put(self, upload: str, name: str, read: Read, size: int) -> UploadedFile:
+            return super().put(upload, name, read, size).model_copy(update={"sha512": "0" * 128})
 
     with raises_code(codes.TRANSFER_DAMAGED):
         upload_deposit(plan_deposit(folder(tmp_path, "a.jpg") / "a.jpg"), Damaging())

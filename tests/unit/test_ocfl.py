@@ -15,6 +15,7 @@ from pipeline.states import FailureKind
 from pipeline.storage.base import StoreRequest
 from pipeline.storage.ocfl.objects import DECLARATION, LAYOUT, object_path
 from tests.support.ocfl_fixture import ARK, OcflFixture, assert_valid, invalid_objects, memory
+from tests.support.stores import rewrite
 
 ADD, UPDATE, RESET = SubmissionMode.ADD, SubmissionMode.UPDATE, SubmissionMode.RESET
 
@@ -54,7 +55,7 @@ def test_the_validator_of_these_tests_refuses_an_object_whose_bytes_changed(depo
     depot.store("jid1", {"producer/a.txt": "a"})
     assert invalid_objects(depot.folder) == []
 
-    (depot.object() / "v1/content/producer/a.txt").write_text("b")
+    rewrite(depot.object() / "v1/content/producer/a.txt", b"b")
 
     assert invalid_objects(depot.folder) == [str(depot.object())]
 

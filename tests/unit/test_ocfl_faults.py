@@ -21,6 +21,7 @@ from pipeline.states import FailureKind
 from pipeline.storage.ocfl import disk
 from tests.support.ocfl_fixture import OcflFixture, assert_valid, fork, memory
 from tests.support.requirements import unavailable
+from tests.support.stores import rewrite
 
 
 @pytest.fixture
@@ -145,8 +146,7 @@ def test_verifying_names_the_file_that_is_damaged(depot: OcflFixture, damage: st
 def test_a_damaged_earlier_copy_is_not_trusted_with_the_bytes(depot: OcflFixture) -> None:
     depot.store("jid1", {"producer/a.txt": "a"})
     path = depot.object() / "v1/content/producer/a.txt"
-    path.unlink()
-    path.write_text("b")
+    rewrite(path, b"b")
 
     with pytest.raises(StepFailed, match=r"v1/content/producer/a\.txt is damaged"):
         depot.store("jid2", {"producer/a.txt": "a"})

@@ -4,6 +4,7 @@ import hashlib
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -65,3 +66,25 @@ def test_versions_have_the_requested_files_and_no_bytes_are_stored_twice(
     assert set(head.manifest) == {value for version in expected for value in version.values()}
     assert all(len(paths) == 1 for paths in head.manifest.values())
     assert objects.parse(head.encode(), Path("inventory.json")) == head
+
+
+def test_the_same_inventory_is_parsed_once_and_a_large_one_is_not_kept_in_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    request = StoreRequest(
+        ark="ark:/99999/y",
+        jid="jid1",
+        mode=SubmissionMode.ADD,
+        files=(content_file("producer/a", "one"),),
+        created=AT,
+    )
+    stored = objects.next_inventory(None, request).encode()
+
+    def read() -> objects.Inventory:
+        return objects.parse(bytes(bytearray(stored)), "inventory.json")
+
+    first = read()
+    assert read() is first
+    monkeypatch.setattr(objects, "SMALL", len(stored) - 1)
+    assert read() is not read()
+    assert read() == first

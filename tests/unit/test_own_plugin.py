@@ -75,4 +75,4 @@ def test_its_setting_may_be_a_file_in_the_folder_of_secrets_which_a_variable_pre
 
 
 def test_a_wrong_value_is_refused_as_one_of_the_core(site: Path) -> None:
-    assert place(site, ARKLINE_TAPE_ROOT="tape") == ("ARKLINE_TAPE_ROOT: Value error, write an absolute path")
+    assert place(site, ARKLINE_TAPE_ROOT="tape") == ("ARKLINE_TAPE_ROOT: write an absolute path")

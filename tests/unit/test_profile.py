@@ -241,3 +241,13 @@ def test_only_arks_are_supported(profiles: Profiles) -> None:
 
     assert "'doi' is not valid for identifier_scheme; expected ark" in message
     assert "'noid' is not valid for minter; expected local or ezid" in message
+
+
+def test_a_known_profile_is_read_without_a_list_of_all(
+    profiles: Profiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A consortium has hundreds of profiles, and a page reads all of them."""
+    put(profiles)
+    monkeypatch.setattr(profiles, "names", lambda: pytest.fail("the folder was listed"))
+
+    assert profiles.get("demo").name == "demo"

@@ -12,13 +12,16 @@ from pipeline.outcome import DamagedObject
 from pipeline.preservation.received_bag import receive_bag
 
 
-def bag(**changes: bytes) -> dict[str, bytes]:
+def bag(version: str = "1.0", /, **changes: bytes) -> dict[str, bytes]:
     """Path -> bytes; a manifest does not follow a change."""
-    files = {"data/a 1%.txt": b"alpha", "data/b.txt": b"beta"}
+    files = {"data/a 1%25.txt": b"alpha", "data/b.txt": b"beta"}
     lines = "".join(f"{sha512(data).hexdigest()}  {path}\n" for path, data in files.items())
-    manifest = lines.replace("%", "%25").encode()
-    tags = f"{sha512(manifest).hexdigest()}  manifest-sha512.txt\n".encode()
-    return {"manifest-sha512.txt": manifest, "tagmanifest-sha512.txt": tags, **files, **changes}
+    tags = {
+        "bagit.txt": f"BagIt-Version: {version}\nTag-File-Character-Encoding: UTF-8\n".encode(),
+        "manifest-sha512.txt": (lines.replace("%", "%25") if version == "1.0" else lines).encode(),
+    }
+    listed = "".join(f"{sha512(data).hexdigest()}  {path}\n" for path, data in tags.items())
+    return {**tags, "tagmanifest-sha512.txt": listed.encode(), **files, **changes}
 
 
 def archived(files: dict[str, bytes], kind: bytes = tarfile.REGTYPE) -> bytes:
@@ -39,16 +42,18 @@ def pieces(data: bytes) -> list[bytes]:
     return [data[start : start + 700] for start in range(0, len(data), 700)]
 
 
-def test_a_bag_is_written_as_it_was_sent(tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", ["1.0", "0.97"])
+def test_a_bag_is_written_as_it_was_sent(tmp_path: Path, version: str) -> None:
     read: list[int] = []
+    sent = bag(version)
 
-    assert receive_bag(pieces(archived(bag())), tmp_path / "here", read.append) == (2, 9)
+    assert receive_bag(pieces(archived(sent)), tmp_path / "here", read.append) == (2, 9)
 
     assert {path.name: path.read_bytes() for path in (tmp_path / "here" / "data").iterdir()} == {
-        "a 1%.txt": b"alpha",
+        "a 1%25.txt": b"alpha",
         "b.txt": b"beta",
     }
-    assert sum(read) == sum(map(len, bag().values()))
+    assert sum(read) == sum(map(len, sent.values()))
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from kazoo.hosts import collect_hosts
 from pydantic import ValidationError
 
 from entrypoints.cli import context
 from pipeline.errors import UsageRefused
-from pipeline.settings import GONE, Settings, ignored_settings
+from pipeline.settings import GONE, Settings, ignored_settings, read_settings
 from tests.support.all_settings import FIELDS, KINDS
+from tests.support.fleet import PROJECT
 
 
 def test_a_setting_is_read_under_its_earlier_name_too(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,7 +113,16 @@ def test_a_relative_folder_is_refused_outside_a_checkout(
 
 @pytest.mark.parametrize(
     "url",
-    ["redis://:v4lue/x@host:6379/0", "redis://:v4lue%40host/0", "redis://[v4lue", "http://:v4lue@host/0"],
+    [
+        "redis://:v4lue/x@host:6379/0",
+        "redis://:v4lue%40host/0",
+        "redis://[v4lue",
+        "http://:v4lue@host/0",
+        "redis://:v4lue@host/banana",
+        "redis://:v4lue@host/0?foo=bar",
+        "redis://:v4lue#w@host:6379/0",
+        "redis://:v4lue@/0",
+    ],
 )
 def test_a_broker_url_that_cannot_be_read_is_refused_without_its_password(
     url: str, monkeypatch: pytest.MonkeyPatch
@@ -153,10 +164,114 @@ def test_a_key_for_messages_that_is_still_set_is_named_without_its_value(
 ) -> None:
     monkeypatch.setenv("ARKLINE_MESSAGE_KEY", "s3cret")
 
-    assert ignored_settings() == (
-        "ARKLINE_MESSAGE_KEY is ignored: it is no setting any more (messages have no signature)",
-    )
+    assert [*ignored_settings()] == [
+        "ARKLINE_MESSAGE_KEY is ignored: it is no setting any more (messages have no signature)"
+    ]
+
+
+def test_a_misspelled_setting_is_named_with_the_right_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ARKLINE_INVENTORY", "postgresql://a:s3cret@db/inventory")
+
+    assert [*ignored_settings()] == [
+        "ARKLINE_INVENTORY is ignored: it is no setting; did you mean ARKLINE_INVENTORY_URL?"
+    ]
+
+
+def test_variables_of_plugins_of_commands_and_of_the_compose_file_are_no_misspelled_settings(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    files = [*(PROJECT / "entrypoints").rglob("*.py"), PROJECT / "docker-compose.yml", PROJECT / "Dockerfile"]
+    named = {name for file in files for name in re.findall(r"ARKLINE_[A-Z0-9_]*[A-Z0-9]", file.read_text())}
+    for name in named | {f"ARKLINE_{field.upper()}" for field in FIELDS}:
+        monkeypatch.setenv(name, "value")
+
+    assert [message for message in ignored_settings() if "did you mean" in message] == []
 
 
 def test_no_two_settings_have_one_name() -> None:
     assert len(FIELDS) == sum(len(kind.model_fields) for kind in KINDS)
+
+
+@pytest.mark.parametrize(
+    ("written", "servers"),
+    [
+        ("zk1", [("zk1", 2181)]),
+        ("zk1:2281, zk2:2282,10.0.0.1", [("zk1", 2281), ("zk2", 2282), ("10.0.0.1", 2181)]),
+        ("[fd00::1]:2281,[::1]", [("fd00::1", 2281), ("::1", 2181)]),
+        ("zk1:2181/ark", [("zk1", 2181)]),
+    ],
+)
+def test_servers_of_zookeeper_are_read_as_kazoo_reads_them(
+    written: str, servers: list[tuple[str, int]]
+) -> None:
+    assert list(Settings(zk_hosts=written).zk_servers) == servers == collect_hosts(written)[0]
+
+
+@pytest.mark.parametrize(
+    "written",
+    ["", "::1", "zk1:a", "zk1:99999", "zk1:", "zk1,,zk2", "zk1;zk2", "zk1 ,zk2", "me@zk1", "http://zk1:2181"],
+)
+def test_what_names_no_server_of_zookeeper_is_refused(written: str) -> None:
+    with pytest.raises(ValidationError, match="names no server: write host:port"):
+        Settings(zk_hosts=written)
+
+
+def test_a_root_is_the_path_of_a_znode() -> None:
+    assert [Settings(zk_root=written).zk_root for written in ("/", "/a/b", "/a/")] == ["/", "/a/b", "/a/"]
+    for written in ("", "a", "/a//b", "/a b"):
+        with pytest.raises(ValidationError, match="write the path of a znode"):
+            Settings(zk_root=written)
+
+
+def test_what_is_wrong_is_named_alone_and_in_our_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ARKLINE_ZK_ROOT", "a")
+    monkeypatch.setenv("ARKLINE_IN_FLIGHT", "0")
+
+    with pytest.raises(UsageRefused) as refused:
+        read_settings(Settings)
+
+    assert str(refused.value) == (
+        "ARKLINE_ZK_ROOT: write the path of a znode, as /arkline; "
+        "ARKLINE_IN_FLIGHT: Input should be greater than or equal to 1"
+    )
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis://127.0.0.1:6379/0",
+        "redis://h",
+        "redis://h:1/?db=2",
+        "unix:///run/redis.sock?db=1",
+        "rediss://user:%2Fa%40b@h:6380/0?ssl_cert_reqs=required&ssl_ca_certs=/etc/ca.pem&socket_timeout=5",
+    ],
+)
+def test_a_broker_url_of_every_form_is_accepted(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    monkeypatch.setenv("ARKLINE_BROKER_URL", url)
+
+    assert Settings().broker_url == url
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("ZK_SESSION_TIMEOUT", "0.001"),
+        ("ZK_SESSION_TIMEOUT", "1e9"),
+        ("ZK_SESSION_TIMEOUT", "inf"),
+        ("ZK_SESSION_TIMEOUT", "nan"),
+        ("LOG_LEVEL", "loud"),
+    ],
+)
+def test_a_value_with_which_no_process_starts_is_refused_by_the_name_of_its_setting(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    monkeypatch.setenv(f"ARKLINE_{name}", value)
+
+    with pytest.raises(UsageRefused, match=f"ARKLINE_{name}"):
+        context.settings()
+
+
+def test_a_log_level_is_understood_in_small_letters(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ARKLINE_LOG_LEVEL", "warning")
+
+    assert Settings().log_level == "WARNING"

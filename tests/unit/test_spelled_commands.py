@@ -4,6 +4,7 @@ The text may be a message, a remedy, a page, a unit, a mail: its reader pastes t
 """
 
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,12 @@ TARGETS = ("demo", JID, BID, "worker1@host", ARK, "io")
 """A command of a table is for one of these."""
 
 
-def spelled() -> Iterator[Spelled]:
+@cache
+def spelled() -> tuple[Spelled, ...]:
+    return tuple(_spelled())
+
+
+def _spelled() -> Iterator[Spelled]:
     for path in (path for folder in PRODUCT for path in sorted((PROJECT / folder).rglob("*.py"))):
         if str(path.relative_to(PROJECT)) not in NO_COMMAND:
             yield from of_python(path)

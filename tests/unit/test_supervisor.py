@@ -15,9 +15,17 @@ import pytest
 
 from entrypoints.stack import child, home
 from entrypoints.stack.child import RESTARTS, Command, Process
-from entrypoints.stack.home import StackInfo, lock_home, read_info, running_pid, write_info
+from entrypoints.stack.home import (
+    StackInfo,
+    default_home,
+    lock_home,
+    read_info,
+    running_pid,
+    unread_environment,
+    write_info,
+)
 from entrypoints.stack.services import Servers, StackConfig, child_environment, servers
-from entrypoints.stack.stack import default_home, ensure_profiles
+from entrypoints.stack.stack import ensure_profiles
 from entrypoints.stack.supervisor import StopSignals, Supervisor, stop_signals
 from operations.run import Stopped
 from pipeline import codes
@@ -234,6 +242,7 @@ def test_children_die_with_a_parent_that_is_killed(tmp_path: Path) -> None:
     """)
     parent = subprocess.Popen([sys.executable, "-c", code])
     until((tmp_path / "ready").exists)
+    until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text() != "")
     pid = int((tmp_path / "pid").read_text())
 
     parent.kill()
@@ -381,6 +390,21 @@ def test_a_new_stack_has_a_profile_that_works(tmp_path: Path, monkeypatch: pytes
     ensure_profiles(config)
 
     assert Profiles(tmp_path / "home" / "profiles").get("demo").naan == "99999"
+
+
+def test_the_stack_of_another_user_is_not_advised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "arkline" / "run" / "environment"
+    with lock_home(tmp_path / "arkline", "stop it"):
+        file.parent.mkdir()
+        file.write_text("export ARKLINE_HOME=elsewhere\n")
+
+        assert unread_environment() == file
+        with monkeypatch.context() as other:
+            other.setattr(os, "getuid", lambda: file.stat().st_uid + 1)
+            assert unread_environment() is None
+    assert unread_environment() is None
 
 
 def test_the_default_home_is_in_the_users_data_folder(monkeypatch: pytest.MonkeyPatch) -> None:

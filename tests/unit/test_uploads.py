@@ -123,6 +123,16 @@ def test_a_wrong_offset_is_refused_before_the_bytes_are_read(root: Path, upload:
         pass
 
 
+def test_a_continuation_of_a_complete_file_is_told_so_with_its_size(root: Path, upload: Upload) -> None:
+    with writing.writing(root, upload.id, Declared(name="a.txt"), LIMIT) as part:
+        part.append(b"light")
+        part.finish()
+
+    opening = writing.writing(root, upload.id, Declared(name="a.txt"), LIMIT, resumable=True, offset=3)
+    with raises_code(codes.OFFSET_DIFFERS, match="a.txt' is complete with 5 bytes"), opening:
+        pass
+
+
 def test_a_continuation_reads_nothing_that_this_process_has_written(root: Path, upload: Upload) -> None:
     cut_off(root, upload, Declared(name="a.txt"), resumable=True)
     content = folder_of_uploads.part_folder(root, upload.id, "a.txt") / folder_of_uploads.CONTENT

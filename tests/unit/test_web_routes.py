@@ -1,17 +1,21 @@
 """Every route of the API has a rule that says who may use it, and the document of the API is current."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
+from starlette.requests import Request
 
-from entrypoints.web.app import routers
+from entrypoints.web.app import create_app, routers
 from entrypoints.web.middleware import receiving
 from entrypoints.web.openapi import document
 from entrypoints.web.pages import install
+from entrypoints.web.routes.about import about
 from pipeline.principal import Role
+from tests.support import operators
 
 PUBLIC = {
     "/health/live",
@@ -97,3 +101,17 @@ def test_a_body_is_not_limited_where_files_are_received_and_nowhere_else() -> No
         ("POST", "/deposits"),
         ("POST", "/batches/{bid}/again"),
     }
+
+
+def test_the_links_are_those_of_the_document_and_wait_for_no_document() -> None:
+    app = create_app(None)
+
+    answer = about(Request({"type": "http", "app": app}), operators.ANN)
+
+    assert "document" not in vars(app)
+    readable = {
+        path.removeprefix("/v1/"): path
+        for path, operations in app.openapi()["paths"].items()
+        if re.fullmatch("/v1/[^{]+", path) and "get" in operations
+    }
+    assert answer.links == {**readable, "openapi": "/openapi.json"}

@@ -23,7 +23,7 @@ def test_every_reason_is_put_into_words(kind: str, reason: Reason) -> None:
 
 def test_a_remedy_is_spelled_with_its_target() -> None:
     assert command(Remedy(Action.RESUME, "jid0000000001")) == "arkline resume jid0000000001"
-    assert list(hints((Remedy(Action.ADD_SPACE),))) == ["enlarge working storage or raise its threshold"]
+    assert list(hints((Remedy(Action.START_BROKER),))) == ["start Redis"]
 
 
 def test_the_document_has_the_facts_and_the_commands() -> None:

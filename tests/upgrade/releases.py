@@ -8,11 +8,9 @@ import os
 import shutil
 import subprocess
 import sys
-import tarfile
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
-from io import BytesIO
 from pathlib import Path
 
 from tools.checkout import PROJECT
@@ -64,8 +62,8 @@ def wheel(release: Release, folder: Path) -> Path:
     """The release's wheel, built in `folder` from its commit."""
     archive = _run(["git", "archive", release.commit], PROJECT)
     source = folder / "source"
-    with tarfile.open(fileobj=BytesIO(archive)) as packed:
-        packed.extractall(source, filter="data")
+    source.mkdir()
+    subprocess.run(["tar", "-xf", "-", "-C", source], input=archive, check=True)
     known = ("--build-constraints", source / "tools" / "build.lock", "--require-hashes")
     _run([find_uv(), "build", "--quiet", "--wheel", *known, "--out-dir", folder / "dist", source], folder)
     (built,) = (folder / "dist").glob("*.whl")

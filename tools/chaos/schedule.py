@@ -13,7 +13,8 @@ class Kind(Enum):
     """A kind of fault or operator's act: its name, its weight, and how many seconds it lasts.
 
     A zombie is frozen for longer than the shipped session timeout (20 s); an outage outlasts the first
-    retries of a step (75 s).
+    retries of a step (75 s); PostgreSQL hangs for less and for longer than a statement's
+    timeout (60 s).
     """
 
     KILL_CHILD = ("kill-pool-process", 6, 0, 0)
@@ -105,6 +106,8 @@ class Kind(Enum):
     DISK_SLOW = ("host-slow-storage", 3, 10, 30)
     DISK_FAILS = ("host-storage-fails", 2, 2, 10)
     CLOCK_DRIFTS = ("host-clock-drifts", 3, 40, 60)
+    POSTGRESQL_KILLED = ("kill-postgresql", 3, 1, 8)
+    POSTGRESQL_FROZEN = ("freeze-postgresql", 3, 10, 100)
 
     def __init__(self, label: str, weight: int, shortest: float, longest: float) -> None:
         self.label = label
@@ -125,9 +128,10 @@ OF_HOSTS = frozenset(
         *(Kind.CUT_OFF_BOTH, Kind.CUT_OFF_RECORD_AND_STORAGE, Kind.CUT_OFF_QUEUE_AND_STORAGE),
         *(Kind.CUT_OFF_ALL, Kind.NOT_HEARD, Kind.HEARS_NOTHING, Kind.FAR_AWAY, Kind.PACKETS_LOST),
         *(Kind.DISK_SLOW, Kind.DISK_FAILS, Kind.CLOCK_DRIFTS),
+        *(Kind.POSTGRESQL_KILLED, Kind.POSTGRESQL_FROZEN),
     }
 )
-"""Faults of hosts, for runs with several."""
+"""Faults of hosts and of their PostgreSQL, for runs with several."""
 
 NOT_WITH_HOSTS = NEEDS_MOUNTS - {Kind.WORKING_FULL, Kind.STORAGE_FULL} | {
     *(Kind.ZK_OLDER, Kind.ZK_CLOCK, Kind.ANSWERS_SWALLOWED, Kind.WORKER_CUT_OFF),

@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import asdict
+from math import inf
 from pathlib import Path
 
 from entrypoints.stack.die_with_parent import PR_SET_PDEATHSIG
@@ -101,7 +102,8 @@ def _histories(
             script = _script(given, seed)
             if seed >= first + FREE and not (script.towards or given.mutation or given.history):
                 script = script.again(towards=met.goals(seed))
-            waiting.append(pool.submit(_within, deadline, script, given))
+            last = inf if seed < first + given.fewest else deadline
+            waiting.append(pool.submit(_within, last, script, given))
 
 
 def end_with_parent(parent: int) -> None:
@@ -142,6 +144,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, help="the first seed; without it, one by chance")
     parser.add_argument("--runs", type=int, default=1, help="how many histories, with following seeds (1)")
     parser.add_argument("--minutes", type=float, default=60.0, help="no history starts after these (60)")
+    parser.add_argument("--fewest", type=int, default=1, help="at least so many, however long they take (1)")
     parser.add_argument(
         "--towards",
         action="append",

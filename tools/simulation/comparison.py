@@ -284,11 +284,11 @@ class Recorder:
 
 
 def without_majority(
-    recorder: Recorder, lose: Callable[[], None], regain: Callable[[], None]
+    recorder: Recorder, lose: Callable[[], None], regain: Callable[[], None], session: float = TIMEOUT
 ) -> dict[str, Any]:
     """What three sessions see while too few servers are there for longer than a session, and afterwards.
 
-    The last session stays away when the servers are back.
+    `session`: its seconds. The last session stays away when the servers are back.
     """
     first, second, last = recorder.clients
     for client, path in ((first, "/first"), (last, "/last")):
@@ -298,7 +298,7 @@ def without_majority(
     recorder.wait(lambda: not any(client.connected for client in recorder.clients))
     recorder.links.leave(2)
     waiting = first.set_async("/first", b"1")
-    time.sleep(2 * TIMEOUT)
+    time.sleep(2 * session)
     facts: dict[str, Any] = {"answered without a majority": waiting.ready()}
     regain()
     recorder.wait(lambda: first.connected and second.connected)

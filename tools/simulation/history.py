@@ -84,8 +84,12 @@ def remove_leftovers() -> None:
 
 @contextmanager
 def folder() -> Iterator[Path]:
-    """The folder of a history. Garbage is not collected meanwhile: it is 10 MB, and searches take long."""
+    """The folder of a history. Garbage is not collected meanwhile: it is 10 MB, and searches take long.
+
+    A search passes over what was there before the history.
+    """
     gc.disable()
+    gc.freeze()
     place = Path(tempfile.mkdtemp(prefix=f"{FOLDER}{os.getpid()}-", dir=FAST))
     try:
         home = place / "site"  # the same name in every run: it is in the trace

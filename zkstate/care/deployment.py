@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from kazoo.hosts import collect_hosts
-
 from pipeline.deployment import (
     NAMES,
     WHERE,
@@ -284,8 +282,7 @@ TIMEOUT = 2.0
 
 def read_if_reachable(settings: Settings) -> Deployment | None:
     """The deployment; None if the record has no id. Unreachable if ZooKeeper does not answer soon."""
-    hosts, _ = collect_hosts(settings.zk_hosts)
-    if not any(_accepts(host, port) for host, port in hosts):  # kazoo would try until the time is up
+    if not any(_accepts(*server) for server in settings.zk_servers):  # kazoo would try until the time is up
         raise Unreachable(f"ZooKeeper at {settings.zk_hosts} does not answer")
     with connect(settings, TIMEOUT, create=False) as session:
         return read(session)

@@ -8,7 +8,6 @@ import ssl
 from functools import partial
 from typing import Any
 
-from kazoo.hosts import collect_hosts
 from kazoo.security import make_digest_acl
 
 from pipeline import peers
@@ -40,8 +39,7 @@ def make_client(settings: Settings) -> Client:
 def _check_access_list(settings: Settings) -> None:
     if settings.zk_user or settings.zk_open:
         return
-    hosts, _ = collect_hosts(settings.zk_hosts)
-    if strangers := [host.strip() for host, _ in hosts if not is_loopback(host.strip())]:
+    if strangers := [host for host, _ in settings.zk_servers if not is_loopback(host)]:
         raise UsageRefused(
             f"ZooKeeper at {strangers[0]} is not on this machine, and without a user everybody who reaches "
             "that server can change the record: set ARKLINE_ZK_USER and ARKLINE_ZK_PASSWORD, or "
@@ -92,9 +90,8 @@ def tls_context(settings: Settings) -> ssl.SSLContext:
 
 def why_unreachable(settings: Settings) -> str:
     """The likely reason why no server could be used, with the remedy; tests the servers one after another."""
-    hosts, _ = collect_hosts(settings.zk_hosts)
     ask = _problem_of_tls if settings.zk_tls_ca else _problem_of_plain_text
-    problems = (ask(settings, host.strip(), int(port)) for host, port in hosts)
+    problems = (ask(settings, host, port) for host, port in settings.zk_servers)
     return next(filter(None, problems), "is it running? (ARKLINE_ZK_HOSTS)")
 
 

@@ -11,7 +11,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from kazoo.exceptions import KazooException
-from kazoo.hosts import collect_hosts
 from kazoo.security import make_digest_acl_credential
 
 from pipeline.records import Record
@@ -44,8 +43,7 @@ class ServerFacts:
 
 def servers(settings: Settings) -> tuple[ServerFacts, ...]:
     """Every server that the settings name; a server that does not answer takes 2 seconds."""
-    hosts, _ = collect_hosts(settings.zk_hosts)
-    return tuple(_facts(settings, host.strip(), int(port)) for host, port in hosts)
+    return tuple(_facts(settings, host, port) for host, port in settings.zk_servers)
 
 
 def _facts(settings: Settings, host: str, port: int) -> ServerFacts:

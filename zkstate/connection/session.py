@@ -269,8 +269,15 @@ class Session(AbstractContextManager["Session"]):
         data, stat = node
         return data, stat
 
+    def create_skeleton(self) -> None:
+        """Create the missing znodes of the record; the client must not have its root yet."""
+        nodes = [self.root.rstrip("/") + path for path in paths.SKELETON]
+        for node, stat in zip(nodes, self.exists_many(nodes), strict=True):
+            if stat is None:
+                self.ask(self.zk.ensure_path_async, node)
+
     def create_skeleton_later(self, settings: Settings) -> None:
-        """Create the skeleton once ZooKeeper answers; in a session of its own, as it changes the root."""
+        """Create the skeleton once ZooKeeper answers; in a session of its own, as this one has its root."""
         while not self._closed.is_set() and self.usable:
             if not self._connected.wait(PROBE_PAUSE):
                 continue
@@ -303,18 +310,6 @@ def _or_none(flight: Any, seconds: float) -> Any:
         return flight.get(timeout=seconds)
     except NoNodeError:
         return None
-
-
-def _create_skeleton(client: Client, root: str) -> None:
-    """Create the missing nodes below `root`, and make `root` the client's root."""
-    root = root.rstrip("/")
-    if root:
-        client.ensure_path_async(root).get(timeout=ANSWER_TIMEOUT)
-        client.chroot = root
-    there = [client.exists_async(path) for path in paths.SKELETON]
-    for path, flight in zip(paths.SKELETON, there, strict=True):
-        if flight.get(timeout=ANSWER_TIMEOUT) is None:
-            client.ensure_path_async(path).get(timeout=ANSWER_TIMEOUT)
 
 
 _NO_ANSWER = (*BROKEN, NoAuthError)
@@ -387,18 +382,17 @@ def connect(
     try:
         client.start_within(timeout)
         if create:
-            _create_skeleton(client, settings.zk_root)
-        client.chroot = settings.zk_root.rstrip("/")
-    except BROKEN as error:
+            session.create_skeleton()
+    except UserRefused:
+        session.close()
+        raise
+    except (*BROKEN, Unreachable) as error:
         message = f"ZooKeeper at {settings.zk_hosts} does not answer: {why_unreachable(settings)}"
         if required:
             session.close()
             raise Unreachable(message).with_remedies(START) from error
         _log.warning("%s", message)
-        client.chroot = settings.zk_root.rstrip("/")
         if create:
             threading.Thread(target=session.create_skeleton_later, args=[settings], daemon=True).start()
-    except NoAuthError as error:
-        session.close()
-        raise session.refuses_user() from error
+    client.chroot = settings.zk_root.rstrip("/")
     return session

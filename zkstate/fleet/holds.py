@@ -36,11 +36,14 @@ def end(session: Session, stamp: Stamp, collection: str | None = None, *, worker
 
 
 def end_with_worker(session: Session, worker: str) -> bool:
-    """End the drain of a worker that stops, if it was to last until then; False if nothing changes."""
+    """End the drain of a worker that stops or has stopped, if it was to last until then.
+
+    False if nothing changes.
+    """
     drain = _node(paths.drain(worker)).read(session)
     if drain is None or not drain.until_stop:
         return False
-    return end(session, Stamp(by=f"worker {worker}", reason="it stops"), worker=worker)
+    return end(session, Stamp(by=f"worker {worker}", reason="it stopped"), worker=worker)
 
 
 def _path(collection: str | None, worker: str) -> str:

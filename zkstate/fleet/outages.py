@@ -15,6 +15,7 @@ from kazoo.exceptions import BadVersionError, NoNodeError
 from kazoo.protocol.states import ZnodeStat
 from pydantic import Field
 
+from pipeline.deployment import OutdatedStore
 from pipeline.outcome import ServiceDown
 from pipeline.records import RewrittenRecord, now
 from zkstate import codec, paths
@@ -59,6 +60,8 @@ class Outage(RewrittenRecord):
     """False once a worker of another host succeeded: only `hosts` are blocked."""
     of_host: bool = False
     """The fault may be of single hosts: of their mounts or settings."""
+    outdated: bool = False
+    """The store answers and is older than it was: it is to be completed, not to be made available."""
     retry_after: float = 0
     """Seconds that the service asked for."""
     probes: int = 0
@@ -179,6 +182,7 @@ def _begin(session: Session, fault: ServiceDown, host: str) -> None:
         message=fault.message[:MESSAGE_LIMIT],
         hosts=(host,),
         of_host=fault.of_host,
+        outdated=isinstance(fault, OutdatedStore),
         retry_after=fault.retry_after or 0,
     )
     path = paths.outage(outage.name)
@@ -195,8 +199,11 @@ def _met_again(outage: Outage, fault: ServiceDown, host: str) -> Outage:
     hosts = outage.hosts if host in outage.hosts else (*outage.hosts, host)[-HOSTS:]
     everywhere = outage.everywhere or host not in outage.hosts
     changes: dict[str, object] = {"hosts": hosts, "everywhere": everywhere}
+    outdated = isinstance(fault, OutdatedStore)
     if outage.ended is not None:
-        changes |= {"ended": None, "probes": 0, "everywhere": True, "message": fault.message[:MESSAGE_LIMIT]}
+        changes |= {"ended": None, "probes": 0, "everywhere": True}
+    if outage.ended is not None or (outdated and not outage.outdated):
+        changes |= {"outdated": outdated, "message": fault.message[:MESSAGE_LIMIT]}
     return outage.model_copy(update=changes)
 
 

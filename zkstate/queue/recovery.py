@@ -1,9 +1,11 @@
 """Finds the jobs and batches that lost their worker or their message, by the server's clock.
 
-A record is abandoned if it is in a working state, has no lock and no message in the broker, and its delay
-is over. A record that loses its worker again and again is dispatched less and less often.
+A record is abandoned if it is in a working state, has no lock and no message in the broker, its delay is
+over, and no worker has just taken its message. A record that loses its worker again and again is dispatched
+less and less often.
 """
 
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -24,7 +26,14 @@ from zkstate.record.node import read_each
 from zkstate.record.record import BATCHES, JOBS, Kind, R, St
 
 GRACE = 3.0
-"""Seconds after a dispatch in which a worker may have the message but not the lock yet."""
+"""Seconds after a dispatch in which nobody need have the message."""
+
+SETTLE = 2.0
+"""Seconds after the queues were read in which a worker may show that it had taken a message before: a new
+process first opens its connections."""
+
+LOOK_PAUSE = 0.1
+"""Seconds between two looks whether it does."""
 
 MAX_DOUBLINGS = 7
 """Maximum doublings of GRACE, one per lost worker: 384 seconds."""
@@ -126,6 +135,8 @@ def sweep_jobs(
         entries = page(str(state), queue.entries(session, state))
         jids = [jid for _, jid in paths.read_queue_entries(entries)]
         for jid, status in _abandoned(session, jids, JOBS, live, clock, services, partial(_is_sent, state)):
+            if _is_taken(session, jid, JOBS, status, clock):
+                continue
             if status.redispatches >= max_redispatches:
                 exhausted.append(jid)
                 lost += _lost(jid, status)
@@ -170,7 +181,7 @@ def sweep_batches(
     for bid, status in _abandoned(session, names, BATCHES, live, clock, services):
         if status.status is BatchState.PROCESSING and status.total is not None:
             waiting.append(bid)  # for its jobs
-        elif status.status not in BATCH.working():
+        elif status.status not in BATCH.working() or _is_taken(session, bid, BATCHES, status, clock):
             continue
         elif status.redispatches >= max_redispatches:
             exhausted.append(bid)
@@ -214,6 +225,19 @@ def _abandoned(  # noqa: PLR0913 - the facts of one sweep
     for (name, status, mtime), lock in zip(quiet, locks, strict=True):
         if lock is None and not services.keep(name, status, mtime):
             yield name, status
+
+
+def _is_taken(session: Session, name: str, kind: Kind[St], was: St, clock: ServerClock) -> bool:
+    """Whether a worker that had the message when the queues were read takes the record; waits until SETTLE.
+
+    The clock was read just before the queues.
+    """
+    while _lost_its_worker(was) and time.monotonic() < clock.at + SETTLE:
+        time.sleep(LOOK_PAUSE)
+        now = next(read_each(session, [name], kind.status_path, partial(codec.decode, kind.status)), None)
+        if now is None or now[1].op != was.op:
+            return True
+    return False
 
 
 def _is_due(status: FencedStatus, mtime: int, clock: ServerClock) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import secrets
 import time
-from json import loads
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 from urllib.parse import quote
@@ -16,7 +15,7 @@ import typer
 import operations.objects.fixity
 import operations.objects.recheck
 import operations.site
-from entrypoints.cli import acting, api, context, exit_codes, reach
+from entrypoints.cli import acting, api, context, downloading, exit_codes, reach
 from entrypoints.cli.options import Json, SharedOptions, command
 from entrypoints.render import check_runs, custody, screen
 from operations.objects import objects
@@ -113,15 +112,15 @@ def object(  # noqa: PLR0913 - a command has these options
 def _download(path: str, name: str, output: Path | None) -> None:
     """The site compares the file with its digest, and ends a damaged one before its stated length."""
     target = output or Path(name).name
-    with api.site(record=False) as site:
-        _write(site.pieces(path), Path(target))
+    with api.site(record=False) as site, screen.counting(acting.bytes_read) as on_read:
+        _write(downloading.received(site, path, acting.back_off(), on_read), Path(target))
     screen.say(f"{target} has {quote_name(name)}, verified while it was read", "green")
 
 
 def _view(site: Client, path: str, version: int | None, *, every: bool) -> ObjectView:
-    answer = loads(site.request("GET", path, query={"version": version, "every": every}))
-    facts = {**answer["object"], "custody": answer["custody"], "timeline": answer["timeline"]}
-    return pydantic.TypeAdapter(objects.ObjectView).validate_python(facts)
+    answer = site.request("GET", path, query={"version": version, "every": every})
+    shown = pydantic.TypeAdapter(objects.ShownObject).validate_json(answer)
+    return objects.ObjectView(**vars(shown.object), custody=shown.custody, timeline=shown.timeline)
 
 
 def _proved(site: Client, path: str, version: int | None, *, every: bool) -> ObjectView:
@@ -212,7 +211,8 @@ def _received(name: str, version: int | None, output: Path | None) -> objects.Ex
         folder = output or Path(objects.bag_name(view, number))
         with acting.shown(acting.bytes_read) as run:
             on_read = objects.until_stopped(run.adding(size_of(view, (number,))), run.should_stop, folder)
-            pieces = site.pieces(f"{path}/versions/{number}/bag")
+            bag = f"{path}/versions/{number}/bag"
+            pieces = downloading.received(site, bag, acting.back_off(), lambda *_: None, has_manifest=True)
             files, size = received_bag.receive_bag(pieces, folder, on_read)
     return objects.Export(view.ark, number, str(folder), files, size, not_entered="")
 

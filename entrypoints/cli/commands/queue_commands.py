@@ -165,8 +165,8 @@ def fleet_plan(
     """Say how many workers the backlog and a deadline need.
 
     The rate is what was stored of the batches in progress within the last hour, and more workers are taken to
-    do proportionally more. The number is not known while fewer than 20 objects were measured; the exit code
-    is 1 then.
+    do proportionally more. While fewer than 20 objects were measured, the number is not known, and the exit
+    code is 1, unless the backlog is empty.
     """
     with api.site() as site:
         plan = site.get("/v1/fleet/plan", operations.fleet.plan.FleetPlan, within=within, expected=jobs)

@@ -34,7 +34,7 @@ Home = Annotated[
 
 
 @command("arkline standalone start --detach")
-def standalone_start(
+def standalone_start(  # noqa: PLR0913 - its options
     detach: Annotated[bool, typer.Option("--detach", help="Return when every service is ready.")] = False,
     home: Home = None,
     zookeeper: Annotated[
@@ -47,6 +47,9 @@ def standalone_start(
     ] = None,
     workers: Annotated[int, typer.Option(min=1, help="Worker processes.")] = 2,
     concurrency: Annotated[int, typer.Option(min=1, help="Jobs that a worker runs at the same time.")] = 2,
+    servers_only: Annotated[
+        bool, typer.Option("--servers-only", help="Start ZooKeeper and Redis alone, as to restore a backup.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Start ZooKeeper, Redis, workers, beats, pages and Flower.
@@ -54,12 +57,13 @@ def standalone_start(
     Prints the addresses. Ctrl-C stops the stack in order. Servers named by ARKLINE_ZK_HOSTS and
     ARKLINE_BROKER_URL are used and not started.
     """
-    folder = (home or stack.default_home()).absolute()
+    folder = (home or entrypoints.stack.home.default_home()).absolute()
     config = services.StackConfig(
         home=folder,
         workers=workers,
         concurrency=concurrency,
         zookeeper=zookeeper,
+        servers_only=servers_only,
         stop_command=shlex.join(("arkline", "standalone", "stop", "--home", str(folder))),
     )
     run(config, detach=detach, as_json=json)
@@ -71,7 +75,7 @@ def standalone_stop(home: Home = None, json: Json = False) -> None:
 
     Running steps are finished, or handed back after ARKLINE_STOP_GRACE.
     """
-    end((home or stack.default_home()).absolute(), as_json=json)
+    end((home or entrypoints.stack.home.default_home()).absolute(), as_json=json)
 
 
 def run(config: StackConfig, *, detach: bool, as_json: bool = False) -> None:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import getpass
+import secrets
 import time
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from json import loads
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
-from urllib.parse import quote
 
 import pydantic_core
 import typer
@@ -17,23 +15,23 @@ import typer
 from entrypoints.cli import acting, api, completion, context
 from entrypoints.cli.commands import watch_commands
 from entrypoints.cli.options import Columns, Json, SheetName, command, table_choice
+from entrypoints.cli.uploading import SiteUploader
 from entrypoints.render import judgement, screen
-from operations.deposits import dry_run_result, local_deposit, submission
+from operations.deposits import dry_run_result, local_deposit, local_upload, submission
 from pipeline import humanize, names, records
 from pipeline.description import xml
-from pipeline.errors import UsageRefused
+from pipeline.errors import ArklineError, UsageRefused
 from pipeline.tables.content import NO_CHOICE
-from pipeline.uploads import stored
 from pipeline.working_storage import capacity
 
 if TYPE_CHECKING:
     from entrypoints.cli.api import Client
     from operations.deposits.dry_run_result import DryRunResult
-    from operations.deposits.local_deposit import LocalDeposit, Payload, Uploader
+    from operations.deposits.local_deposit import LocalDeposit
+    from operations.deposits.local_upload import Payload
     from operations.deposits.submission import Submitted
     from pipeline.records import Submission
     from pipeline.tables.content import Choice
-    from pipeline.uploads.stored import UploadedFile
 
 DIGEST = "ALGORITHM:VALUE"
 ELEMENT = "ELEMENT=VALUE"
@@ -281,10 +279,25 @@ def _local(
     return deposit
 
 
-def _uploaded(site: Client, submission: Submission, deposit: LocalDeposit) -> Submission:
-    """Upload the files; returns the submission that refers to the upload."""
+def _deposited(site: Client, given: Submission, deposit: LocalDeposit) -> Submitted:
+    """Upload the files and submit them, under a key: an answer that is lost makes no second batch."""
     describe(deposit)
-    payload = _upload(deposit, _Uploader(site), submission.idempotency_key or "")
+    uploader = SiteUploader(site, acting.back_off())
+    key = given.idempotency_key or secrets.token_hex(8)
+    try:
+        submission = _uploaded(uploader, given.model_copy(update={"idempotency_key": key}), deposit)
+        done = uploader.back_off.repeated(lambda: _send(site, submission))
+    except (ArklineError, KeyboardInterrupt):
+        if uploader.upload:
+            way = f"repeat the command with --idempotency-key {key}"
+            screen.note(f"to continue with what has not arrived, {way}")
+        raise
+    return done if given.idempotency_key else done.model_copy(update={"again": False})
+
+
+def _uploaded(uploader: SiteUploader, submission: Submission, deposit: LocalDeposit) -> Submission:
+    """Upload the files; returns the submission that refers to the upload."""
+    payload = _upload(deposit, uploader, submission.idempotency_key or "")
     return submission.model_copy(
         update={
             "payload_url": payload.url,
@@ -312,9 +325,7 @@ def _submit(submission: Submission, deposit: LocalDeposit | None, *, wait: bool,
     with api.site() as site:
         if deposit is not None or submission.local_id or submission.primary_id:
             _note_known(dry_run_of_files(site, submission, deposit))
-        if deposit is not None:
-            submission = _uploaded(site, submission, deposit)
-        done = _send(site, submission)
+        done = _send(site, submission) if deposit is None else _deposited(site, submission, deposit)
         if done.again:
             screen.note(f"{done.bid} was submitted under this key before; no new batch was made")
         if not done.sent:
@@ -378,7 +389,7 @@ def _note_known(judged: DryRunResult) -> None:
     judgement.failures(one for one in judged.failures if not any(ark in one.message for ark in arks))
 
 
-def _upload(deposit: LocalDeposit, uploader: Uploader, key: str) -> Payload:
+def _upload(deposit: LocalDeposit, uploader: SiteUploader, key: str) -> Payload:
     sent, began = 0, time.monotonic()
 
     def words(done: float, total: int) -> str:
@@ -392,7 +403,7 @@ def _upload(deposit: LocalDeposit, uploader: Uploader, key: str) -> Payload:
             sent += size
             show(sent, deposit.bytes)
 
-        return local_deposit.upload_deposit(deposit, uploader, key, on_bytes)
+        return local_upload.upload_deposit(deposit, uploader, key, on_bytes)
 
 
 def _body(submission: Submission) -> dict[str, object]:
@@ -454,25 +465,3 @@ def dry_run_of_files(
     return dry_run_result.together(
         [site.post(path, dry_run_result.DryRunResult, one, **headers) for one in bodies]
     )
-
-
-@dataclass(frozen=True)
-class _Uploader:
-    """An `operations.deposits.local_deposit.Uploader`."""
-
-    site: Client
-
-    def begin(self, key: str) -> str:
-        headers = {"Idempotency-Key": key} if key else {}
-        return str(loads(self.site.request("POST", "/v1/uploads", headers=headers))["id"])
-
-    def put(self, upload: str, name: str, chunks: Iterable[bytes], size: int) -> UploadedFile:
-        answer = self.site.request(
-            "PUT",
-            f"/v1/uploads/{upload}/{quote(name, safe='/')}",
-            data=chunks,
-            # with a length, the site can refuse before reading
-            headers={"Content-Type": "application/octet-stream", "Content-Length": str(size)},
-        )
-        arrived = loads(answer)
-        return stored.UploadedFile(name=arrived["name"], size=arrived["size"], sha512=arrived["sha512"])

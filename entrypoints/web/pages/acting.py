@@ -194,8 +194,8 @@ def act_on_all(
     token: Annotated[str, Form()],
     reason: Annotated[str, Form()] = "",
 ) -> HTMLResponse:
-    event = _event(verb)
-    if event in WITH_REASON and not reason.strip():
+    event, reason = _event(verb), reason.strip()
+    if event in WITH_REASON and not reason:
         raise UsageRefused(f"{verb} needs a reason: give one, and make the preview again")
     plan = read_plan(caller, event, token)
     receipt = carry_out(site_of(request), caller, plan, reason=reason, run=run)

@@ -15,6 +15,7 @@ from entrypoints.render.fleet_status import (
     HOSTS,
     kept_waiting,
     of_hours,
+    outage_remedy,
     outage_text,
     problem_text,
     space_text,
@@ -44,7 +45,7 @@ from operations.reasons import REASON_OF_WAIT, Reason
 from operations.visibility import sees_fleet
 from pipeline.errors import Action, Remedy
 from pipeline.humanize import by_whom, counted
-from pipeline.outcome import REMEDIES, Service, WaitKind
+from pipeline.outcome import Service, WaitKind
 from pipeline.principal import Role
 from pipeline.states import JobState
 
@@ -62,6 +63,7 @@ _LISTS: Mapping[Reason, str] = {
     Reason.QUEUE_PAUSED: f"/jobs?state={JobState.PENDING}",
     Reason.WAITING_FOR_TURN: f"/jobs?state={JobState.PENDING}",
     Reason.COLLECTION_ON_HOLD: f"/jobs?state={JobState.HELD}",
+    Reason.HOLD_ENDED: f"/jobs?state={JobState.HELD}",
     Reason.WAITING_FOR_SPACE: f"/jobs?state={JobState.PROVISIONING}",
     Reason.WAITING_FOR_REVIEW: f"/jobs?state={JobState.REVIEW}",
 }
@@ -270,7 +272,7 @@ def _trouble(whole: Whole, problem: HealthProblem, stops: Stops | None) -> Troub
         return Trouble(text, space_text(whole.space), _FOR_SPACE, "/space", "Who has it")
     for outage in health.outages:
         if problem.reason is Reason.SERVICE_DOWN and outage.name == problem.waits_for:
-            remedy = REMEDIES.get(outage.service, "")
+            remedy = outage_remedy(outage)
             return Trouble(text, outage_text(outage), remedy[:1].upper() + remedy[1:], "/stops#services")
     if problem.waits_for == Service.RECORD and health.record_fault:
         return Trouble(text, health.record_fault.message)

@@ -10,6 +10,7 @@ from fastapi import Request
 from fastapi.responses import HTMLResponse
 
 from entrypoints.render.collection_figures import forecast_text
+from entrypoints.render.fleet_status import outage_remedy
 from entrypoints.web.authentication import FleetCaller
 from entrypoints.web.context import WebContext, context_of
 from entrypoints.web.limits import slow
@@ -25,7 +26,7 @@ from operations.fleet.working_storage import space_view
 from operations.verbs import holds
 from operations.visibility import sees_fleet
 from pipeline.errors import Action, ServiceUnreachable
-from pipeline.outcome import REMEDIES, StepFailed
+from pipeline.outcome import StepFailed
 from pipeline.principal import Principal
 from zkstate.fleet.holds import Hold
 from zkstate.record import journal
@@ -84,8 +85,7 @@ def stops(request: Request, caller: PageCaller) -> HTMLResponse:
         sees_whole=sees_whole,
         connected=web.session.connected,
         known=known and web.session.connected,
-        outages=whole.health.outages if whole else (),
-        outage_remedies=REMEDIES,
+        outages=[(outage, outage_remedy(outage)) for outage in (whole.health.outages if whole else ())],
         hosts=whole.health.hosts if whole else (),
         drained=[
             (acts.Button(acts.ACTS[Action.UNDO_DRAIN], name), drain)

@@ -98,7 +98,7 @@ def install(app: FastAPI, web: WebContext, flower: str = "") -> None:
     app.mount("/static/pdf", _Modules("pdf", of_pdf_frame), name="pdf frame")
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
     for module in PAGES:
-        app.include_router(module.router)
+        app.router.routes.extend(module.router.routes)
     if web.login is not None:  # a mistake in its settings stops the start, not the first login
         app.include_router(web.login.router)
 

@@ -4,13 +4,17 @@ The probes of `/health/` need neither a token nor a thread. The metrics need a t
 may come through a reverse proxy.
 """
 
+import re
+from collections.abc import Iterable
 from datetime import datetime
 from importlib.metadata import version
 from typing import Literal
 
 from fastapi import APIRouter, Request, Response
+from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 
+from entrypoints.web.api_router import api_router
 from entrypoints.web.authentication import Caller, FleetCaller
 from entrypoints.web.context import context_of
 from entrypoints.web.limits import slow
@@ -19,7 +23,7 @@ from pipeline.codes import CODES
 from pipeline.principal import Interface, Role
 from pipeline.records import Record
 
-router = APIRouter(prefix="/v1", tags=["about"])
+router = api_router("/v1", "about")
 
 
 class WhoAmI(Record):
@@ -40,14 +44,20 @@ class About(Record):
     links: dict[str, str]
 
 
+def links_of(routers: Iterable[APIRouter]) -> dict[str, str]:
+    """The paths that can be read without a parameter in the path, by name.
+
+    From the routes: to build the OpenAPI document takes a second, in which the process answers nobody.
+    """
+    routes = (route for served in routers for route in served.routes if isinstance(route, APIRoute))
+    readable = (route.path for route in routes if route.include_in_schema and "GET" in (route.methods or ()))
+    paths = sorted(path for path in readable if re.fullmatch("/v1/[^{]+", path))
+    return {**{path.removeprefix("/v1/"): path for path in paths}, "openapi": "/openapi.json"}
+
+
+@router.head("", include_in_schema=False)
 @router.get("", summary="Links, version, and the rights of the caller")
 def about(request: Request, caller: Caller) -> About:
-    app = request.app
-    links = {
-        path.removeprefix("/v1/"): path
-        for path in sorted(app.openapi()["paths"])
-        if path.startswith("/v1/") and "{" not in path and "get" in app.openapi()["paths"][path]
-    }
     return About(
         version=version("arkline"),
         caller=WhoAmI(
@@ -58,7 +68,7 @@ def about(request: Request, caller: Caller) -> About:
             expires=caller.expires,
             roles=tuple(role for role in Role if caller.role.includes(role)),
         ),
-        links={**links, "openapi": "/openapi.json"},
+        links=request.app.state.links,
     )
 
 
@@ -89,7 +99,7 @@ def show_code(code: str) -> ErrorCode:
         raise HTTPException(404, f"there is no error code {code}") from error
 
 
-health_router = APIRouter(prefix="/health", tags=["health"])
+health_router = api_router("/health", "health")
 
 
 class Live(Record):
@@ -101,6 +111,7 @@ class Ready(Record):
     zookeeper: Literal["connected", "away"]
 
 
+@health_router.head("/live", include_in_schema=False)
 @health_router.get("/live", summary="Whether the process should run on", responses={503: {"model": Live}})
 async def live(request: Request, response: Response) -> Live:
     """503 once only a restart helps: ZooKeeper has an older record than this process has read."""
@@ -109,6 +120,7 @@ async def live(request: Request, response: Response) -> Live:
     return Live(live=usable)
 
 
+@health_router.head("/ready", include_in_schema=False)
 @health_router.get("/ready", summary="Whether requests can be served", responses={503: {"model": Ready}})
 async def ready(request: Request, response: Response) -> Ready:
     connected = context_of(request).session.connected
@@ -116,7 +128,7 @@ async def ready(request: Request, response: Response) -> Ready:
     return Ready(ready=connected, zookeeper="connected" if connected else "away")
 
 
-metrics_router = APIRouter(tags=["fleet"])
+metrics_router = api_router("", "fleet")
 
 
 class Exposition(Response):

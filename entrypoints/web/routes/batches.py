@@ -3,8 +3,9 @@
 from enum import StrEnum
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request, Response
 
+from entrypoints.web.api_router import api_router
 from entrypoints.web.authentication import Caller
 from entrypoints.web.context import context_of, site_of
 from entrypoints.web.limits import slow
@@ -21,7 +22,7 @@ from operations.why.why import why
 from pipeline.notify import report_mail
 from pipeline.notify.batch_report import BatchReport
 
-router = APIRouter(prefix="/v1/batches/{bid}", tags=["batches"])
+router = api_router("/v1/batches/{bid}", "batches")
 
 
 class ReportForm(StrEnum):

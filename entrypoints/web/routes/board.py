@@ -5,10 +5,11 @@ from functools import partial
 from typing import Annotated, Any
 from urllib.parse import quote
 
-from fastapi import APIRouter, Depends, Header, Query, Request, Response
+from fastapi import Depends, Header, Query, Request, Response
 from starlette.responses import StreamingResponse
 
 from entrypoints.render import collection_figures
+from entrypoints.web.api_router import api_router
 from entrypoints.web.authentication import Caller, check_again
 from entrypoints.web.context import context_of, site_of
 from entrypoints.web.limits import slow
@@ -41,6 +42,7 @@ from operations.board.values import (
 )
 from operations.collection_report import CollectionReport, collection_report
 from operations.jobs import job_view
+from operations.known import require_names
 from operations.visibility import visible_batch, visible_job
 from pipeline.principal import Principal
 
@@ -54,7 +56,7 @@ def stated(request: Request, response: Response) -> None:
         response.headers[STALE] = freshness.as_of.isoformat()
 
 
-router = APIRouter(prefix="/v1", tags=["lists"], dependencies=[Depends(stated)])
+router = api_router("/v1", "lists", Depends(stated))
 
 
 @router.get("/board", summary="Counts and oldest job by state, what is stopped, and the last 24 hours")
@@ -85,6 +87,7 @@ def list_jobs(
     page = job_view.rows(
         context.session, context.board, scope_of(caller), search, limit, decode_cursor(cursor)
     )
+    require_names(context.site, caller, context.board, search, page)
     return linked(request, response, page)
 
 
@@ -158,7 +161,7 @@ def stops(request: Request, caller: Caller) -> Stops:
     return context_of(request).board.stops(scope_of(caller))
 
 
-events_router = APIRouter(prefix="/v1", tags=["events"])
+events_router = api_router("/v1", "events")
 
 LastEventId = Annotated[
     str | None, Header(max_length=100, description="Continue after this event; browsers send it themselves.")

@@ -7,11 +7,12 @@ import re
 from functools import partial
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Body, Header, Path, Query, Request, Response
+from fastapi import Body, Header, Path, Query, Request, Response
 from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 
 from entrypoints.web import receiving
+from entrypoints.web.api_router import api_router
 from entrypoints.web.authentication import DepositorCaller
 from entrypoints.web.context import context_of, site_of
 from entrypoints.web.limits import is_local, slow
@@ -32,6 +33,7 @@ from pipeline.records import (
     Priority,
     Record,
     ResponseType,
+    SentRecord,
     Submission,
     SubmissionMode,
     SubmissionType,
@@ -39,7 +41,7 @@ from pipeline.records import (
 )
 from pipeline.uploads.stored import Declared, UploadedFile
 
-router = APIRouter(prefix="/v1", tags=["deposit"])
+router = api_router("/v1", "deposit")
 
 MANIFESTS_OF_A_DRY_RUN = 100
 """Maximum manifests and files that a dry run of the API reads and probes."""
@@ -48,7 +50,7 @@ LINES_OF_A_DRY_RUN = 2000
 """Maximum lines of all its manifests: they are parsed and planned in the web process's memory."""
 
 
-class Deposit(Record):
+class Deposit(SentRecord):
     """What is deposited. Only `profile` and `payload_url` are required."""
 
     profile: Name = Field(description="The collection's profile.", examples=["demo"])
@@ -96,7 +98,7 @@ class Deposit(Record):
     note: Text = ""
 
 
-class FilesDeposit(Record):
+class FilesDeposit(SentRecord):
     """A deposit of files that are not uploaded yet."""
 
     profile: Name = Field(description="The collection's profile.", examples=["demo"])
@@ -224,6 +226,9 @@ _BYTES: dict[str, Any] = {
         "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
     }
 }
+_BEGINNING = 0
+"""The offset of the first part of a resumable file: if it is sent again, it is not appended to itself."""
+
 _FILENAME = re.compile(r'filename="([^"]+)"')
 
 
@@ -279,6 +284,7 @@ async def begin(  # noqa: PLR0913 - the parts of a request
             declared,
             resumable=resumable,
             complete=upload_complete != "?0",
+            offset=_BEGINNING if resumable else None,
         )
     except BaseException:
         if not resumable and idempotency_key is None:
@@ -294,14 +300,30 @@ async def begin(  # noqa: PLR0913 - the parts of a request
     openapi_extra=_BYTES,
 )
 @receives_files
-async def put_file(
-    request: Request, response: Response, caller: DepositorCaller, upload: UploadId, name: FileName
+async def put_file(  # noqa: PLR0913 - the parts of a request
+    request: Request,
+    response: Response,
+    caller: DepositorCaller,
+    upload: UploadId,
+    name: FileName,
+    upload_complete: Complete = None,
+    upload_length: Length = None,
 ) -> Uploaded:
     """The same file again is no change; 409 if the upload has other bytes under this name."""
     context = context_of(request)
     check_body(request, context.settings, name)
-    declared = _declared(request, name, None, whole=True)
-    return _answer(response, upload, await receive(request, context, caller, upload, declared))
+    resumable = upload_complete is not None
+    arrived = await receive(
+        request,
+        context,
+        caller,
+        upload,
+        _declared(request, name, upload_length, whole=not resumable),
+        resumable=resumable,
+        complete=upload_complete != "?0",
+        offset=_BEGINNING if resumable else None,
+    )
+    return _answer(response, upload, arrived)
 
 
 @router.get("/uploads/{upload}", summary="An upload and its files")

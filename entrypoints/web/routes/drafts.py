@@ -2,11 +2,12 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi import Depends, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 
+from entrypoints.web.api_router import api_router
 from entrypoints.web.authentication import DepositorCaller
 from entrypoints.web.context import context_of, site_of
 from entrypoints.web.limits import slow
@@ -19,7 +20,7 @@ from operations.deposits.draft import Deposited
 from operations.deposits.draft_preview import PAGE, DraftList, DraftView, Preview
 from pipeline.uploads.draft import LIMIT, Draft
 
-router = APIRouter(prefix="/v1/drafts", tags=["deposit"])
+router = api_router("/v1/drafts", "deposit")
 
 Version = Annotated[int | None, Depends(expected_version)]
 

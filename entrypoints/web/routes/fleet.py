@@ -1,14 +1,17 @@
 """The fleet: queue, workers, working storage, checks and repairs of the stores, and action history."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated
 
-from fastapi import APIRouter, Body, Query, Request
+from fastapi import Body, Query, Request
 from pydantic import Field
 
+from entrypoints.web.api_router import api_router
 from entrypoints.web.authentication import Caller, CollectionOperator, FleetCaller, FleetOperator
 from entrypoints.web.context import context_of, site_of
 from entrypoints.web.limits import LONG, slow
-from entrypoints.web.parameters import NO_REASON, REASON_LIMIT, Bid, Collection, Given, Jid
+from entrypoints.web.parameters import NO_REASON, REASON_LIMIT, Bid, Collection, Given, Jid, ReasonText
 from operations.board.values import EVERYTHING, BatchSearch
 from operations.checks.aliases import AuditView, audit_view
 from operations.checks.check import CheckView, Scope, check
@@ -18,6 +21,7 @@ from operations.fleet.health import LATEST, Overview, overview
 from operations.fleet.hosts import HostView, known_hosts
 from operations.fleet.plan import FleetPlan, plan
 from operations.fleet.working_storage import CleanUp, SpaceView
+from operations.known import require_collection
 from operations.objects import fixity
 from operations.objects.fixity import FixityReport
 from operations.run import Run
@@ -26,14 +30,14 @@ from operations.verbs.collection_profiles import ProfileLines, ProfileView, list
 from operations.verbs.holds import ActionHistory
 from operations.verbs.verbs import VerbResult, repair
 from pipeline.profiles.profile import UnknownProfile
-from pipeline.records import Record
+from pipeline.records import Record, SentRecord
 from zkstate.errors import Missing
 
-router = APIRouter(prefix="/v1", tags=["fleet"])
+router = api_router("/v1", "fleet")
 
 
-class RepairRequest(Record):
-    reason: str = Field("", max_length=REASON_LIMIT, examples=["the inventory was restored"])
+class RepairRequest(SentRecord):
+    reason: ReasonText = Field("", max_length=REASON_LIMIT, examples=["the inventory was restored"])
     content: bool = Field(False, description="Read every byte of the versions.")
 
 
@@ -127,7 +131,8 @@ def actions(request: Request, caller: FleetCaller) -> ActionHistory:
 
 @router.get("/collections/{name}/actions", summary="Who put the collection on hold, and released it")
 def collection_actions(request: Request, caller: CollectionOperator, name: Collection) -> ActionHistory:
-    _check_known(request, name)
+    with _as_missing():
+        require_collection(site_of(request), name)
     return holds.history(site_of(request), caller, name)
 
 
@@ -138,22 +143,25 @@ def profiles(request: Request, caller: Caller) -> ProfileLines:
 
 @router.get("/collections/{name}/profile", summary="The profile of the collection; no secret is shown")
 def profile(request: Request, caller: CollectionOperator, name: Collection) -> ProfileView:
-    _check_known(request, name)
+    with _as_missing():
+        site_of(request).profiles.file(name)
     return shown(site_of(request).profiles, name)
 
 
-def _check_known(request: Request, name: str) -> None:
+@contextmanager
+def _as_missing() -> Iterator[None]:
+    """Answer 404 if the collection in the path is unknown."""
     try:
-        site_of(request).profiles.file(name)
+        yield
     except UnknownProfile as error:
         raise Missing(str(error)).with_remedies(*error.remedies) from error
 
 
-maintenance_router = APIRouter(prefix="/v1", tags=["maintenance"])
+maintenance_router = api_router("/v1", "maintenance")
 
 
-class CleanUpRequest(Record):
-    reason: str = Field("", max_length=REASON_LIMIT, examples=["the disk is nearly full"])
+class CleanUpRequest(SentRecord):
+    reason: ReasonText = Field("", max_length=REASON_LIMIT, examples=["the disk is nearly full"])
     older_than: float | None = Field(
         None,
         ge=0,

@@ -1,14 +1,12 @@
 """One job: its state, why it is there, its timeline and files. Read from ZooKeeper or the archive."""
 
 from collections.abc import Iterator
-from contextlib import ExitStack
-from tempfile import SpooledTemporaryFile
-from typing import IO
 
-from fastapi import APIRouter, Request, Response
-from starlette.responses import StreamingResponse
+from fastapi import Request, Response
 
+from entrypoints.web.api_router import api_router
 from entrypoints.web.authentication import Caller
+from entrypoints.web.composed import Xml
 from entrypoints.web.context import context_of, site_of
 from entrypoints.web.limits import LONG, slow
 from entrypoints.web.parameters import LIMIT, Cursor, Jid, Limit, decode_number, linked, respond
@@ -19,14 +17,8 @@ from operations.objects.objects import object_of_job
 from operations.objects.retrieval import premis_of
 from operations.why.why import why
 from pipeline.attempt import Attempt, Progress
-from pipeline.fixity import READ_CHUNK
-from pipeline.preservation.premis_record import IN_MEMORY
 
-router = APIRouter(prefix="/v1/jobs/{jid}", tags=["jobs"])
-
-
-class Xml(StreamingResponse):
-    media_type = "application/xml"
+router = api_router("/v1/jobs/{jid}", "jobs")
 
 
 @router.get("", summary="One job", response_model=JobView, responses={304: {"description": "Unchanged."}})
@@ -78,18 +70,4 @@ def premis(request: Request, caller: Caller, jid: Jid, attempt: Attempt) -> Xml:
 
 
 def premis_answer(document: Iterator[bytes], attempt: Attempt, name: str) -> Xml:
-    """The document, sent once it is complete, so that an error can still be a problem."""
-    with ExitStack() as unless_complete:
-        copy = unless_complete.enter_context(SpooledTemporaryFile(max_size=IN_MEMORY))
-        for piece in document:
-            attempt.check()
-            copy.write(piece)
-        copy.seek(0)
-        unless_complete.pop_all()
-    return Xml(_pieces(copy), headers={"Content-Disposition": f'attachment; filename="{name}-premis.xml"'})
-
-
-def _pieces(document: IO[bytes]) -> Iterator[bytes]:
-    with document:
-        while piece := document.read(READ_CHUNK):
-            yield piece
+    return Xml(document, attempt, {"Content-Disposition": f'attachment; filename="{name}-premis.xml"'})

@@ -1,8 +1,9 @@
 """Logins of programs by a page, as RFC 8628 has them: start, ask for the token, end."""
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 from pydantic import Field
 
+from entrypoints.web.api_router import api_router
 from entrypoints.web.authentication import Caller, credential_of
 from entrypoints.web.context import context_of, site_of
 from entrypoints.web.limits import client_of
@@ -11,7 +12,7 @@ from operations.device_login import DeviceCode, DeviceError, DeviceToken
 from pipeline.inventory.tokens import TokenEntry
 from pipeline.records import Record
 
-router = APIRouter(prefix="/v1/login", tags=["login"])
+router = api_router("/v1/login", "login")
 
 PAGE = "/login/device"
 

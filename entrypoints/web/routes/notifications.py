@@ -2,22 +2,23 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import Path, Request, Response
 from pydantic import Field
 
+from entrypoints.web.api_router import api_router
 from entrypoints.web.authentication import Caller
 from entrypoints.web.context import site_of
 from entrypoints.web.limits import slow
 from operations import notifications
 from operations.notifications import Confirmed, Ended, NewSubscription, Subscriptions, SubscriptionView
-from pipeline.records import Record
+from pipeline.records import SentRecord
 
-router = APIRouter(prefix="/v1/notifications", tags=["notifications"])
+router = api_router("/v1/notifications", "notifications")
 
 SubscriptionId = Annotated[str, Path(max_length=40, examples=["3f9c21ab8d0e4f75"])]
 
 
-class Confirmation(Record):
+class Confirmation(SentRecord):
     code: str = Field(max_length=100, description="The code in the mail that asks to confirm.")
 
 

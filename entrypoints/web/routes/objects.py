@@ -1,17 +1,20 @@
 """Objects in the inventory: versions, files with their digests, fixity, events, and proofs of custody."""
 
-from dataclasses import asdict, replace
+from collections.abc import Iterator
 from typing import Annotated, Any
 from urllib.parse import quote
 
-from fastapi import APIRouter, Body, Depends, Path, Query, Request, Response
+from fastapi import Body, Depends, Path, Query, Request, Response
 from pydantic import Field
+from pydantic_core import to_json
 
+from entrypoints.web.api_router import api_router
 from entrypoints.web.authentication import Caller, OperatorCaller
+from entrypoints.web.composed import LargeJson, Xml, members, portions, with_list
 from entrypoints.web.context import context_of, site_of
 from entrypoints.web.limits import LONG, slow
 from entrypoints.web.parameters import LIMIT, Cursor, Limit, decode_number, linked
-from entrypoints.web.routes.jobs import Xml, premis_answer
+from entrypoints.web.routes.jobs import premis_answer
 from operations.objects import fixity, objects, recheck
 from operations.objects.fixity import CustodyProof
 from operations.objects.recheck import Recheck
@@ -20,11 +23,11 @@ from operations.objects.search import QUERY_LIMIT, ObjectList, find_objects
 from pipeline.attempt import Attempt
 from pipeline.checks import CHECK_NAME, CODE_LIMIT, CheckVerdict
 from pipeline.inventory.search.by_findings import FindingSearch
-from pipeline.preservation.custody import Reading, size_of
+from pipeline.preservation.custody import Custody, Reading, size_of
 from pipeline.principal import Principal
-from pipeline.records import Record
+from pipeline.records import Record, SentRecord
 
-router = APIRouter(prefix="/v1/objects", tags=["objects"])
+router = api_router("/v1/objects", "objects")
 
 Ark = Annotated[
     str,
@@ -41,11 +44,11 @@ Version = Annotated[int | None, Query(ge=1, le=1_000_000, description="null: the
 Every = Annotated[bool, Query(description="Every version.")]
 
 
-class ProofRequest(Record):
+class ProofRequest(SentRecord):
     version: int | None = Field(None, ge=1, le=1_000_000, description="null: the current one.")
 
 
-class RecheckRequest(Record):
+class RecheckRequest(SentRecord):
     check: str | None = Field(None, pattern=CHECK_NAME, description="null: all checks of the profile.")
 
 
@@ -125,12 +128,20 @@ def start_proof(
     return proof
 
 
-@router.get("/{ark:path}/proofs/{proof}", summary="The progress of a proof, and its result")
+@router.get(
+    "/{ark:path}/proofs/{proof}",
+    summary="The progress of a proof, and its result",
+    response_model=CustodyProof,
+)
 @slow("record_work")
-def show_proof(request: Request, caller: Caller, ark: Ark, proof: ProofId) -> CustodyProof:
+def show_proof(request: Request, caller: Caller, ark: Ark, proof: ProofId, attempt: Attempt) -> LargeJson:
     """`custody.agrees` of a proof that is done says whether every file is as it was deposited."""
     known = objects.visible_object(site_of(request), caller, ark)
-    return fixity.proof_of(site_of(request).inventory(), proof, known)
+    asked = fixity.proof_of(site_of(request).inventory(), proof, known)
+    document = (
+        (name, _custody(value) if isinstance(value, Custody) else (to_json(value),)) for name, value in asked
+    )
+    return LargeJson(members(document), attempt)
 
 
 @router.post(
@@ -164,7 +175,11 @@ def show_recheck(request: Request, caller: Caller, ark: Ark, recheck_id: ProofId
     return recheck.recheck_of(site_of(request), recheck_id, known)
 
 
-@router.get("/{ark:path}/custody", summary="One object, with its custody as storage has it now")
+@router.get(
+    "/{ark:path}/custody",
+    summary="One object, with its custody as storage has it now",
+    response_model=ObjectRecord,
+)
 @slow("slow_work", LONG)
 def read_object(
     request: Request,
@@ -173,9 +188,9 @@ def read_object(
     attempt: Attempt,
     version: Version = None,
     every: Every = False,
-) -> ObjectRecord:
+) -> LargeJson:
     """Reads every byte of the version before it answers. What takes longer than a request may is a proof."""
-    return _shown(request, caller, ark, version, every=every, attempt=attempt)
+    return _shown(request, caller, ark, version, attempt, every=every, read=True)
 
 
 @router.get(
@@ -190,34 +205,51 @@ def premis(request: Request, caller: Caller, ark: Ark, attempt: Attempt) -> Xml:
     return premis_answer(document, attempt, objects.plain_name(known.ark))
 
 
-@router.get("/{ark:path}", summary="One object: versions, files, custody, events")
+@router.get(
+    "/{ark:path}", summary="One object: versions, files, custody, events", response_model=ObjectRecord
+)
 @slow("record_work")
 def show_object(
-    request: Request, caller: Caller, ark: Ark, version: Version = None, every: Every = False
-) -> ObjectRecord:
+    request: Request,
+    caller: Caller,
+    ark: Ark,
+    attempt: Attempt,
+    version: Version = None,
+    every: Every = False,
+) -> LargeJson:
     """`/custody` and a proof (`/proofs`) also read every byte from storage."""
-    return _shown(request, caller, ark, version, every=every)
+    return _shown(request, caller, ark, version, attempt, every=every, read=False)
 
 
-def _shown(
+def _shown(  # noqa: PLR0913 - a request has these parts
     request: Request,
     caller: Principal,
     ark: str,
     version: int | None,
+    attempt: Attempt,
     *,
     every: bool,
-    attempt: Attempt | None = None,
-) -> ObjectRecord:
-    """The object; with an attempt, storage is read until the attempt is over."""
+    read: bool,
+) -> LargeJson:
+    """The object; `read`: storage is read until the attempt is over."""
     site, web = site_of(request), context_of(request)
     known = objects.visible_object(site, caller, ark)
     numbers = objects.versions_to_prove(known, version, every=every)
     events = objects.timeline(site.inventory(), objects.as_seen_by(caller, known))
     reading = None
-    if attempt is not None:
+    if read:
         run = web.run_of(attempt)
         reading = Reading(run.adding(size_of(known, numbers)), run.should_stop)
     view = verified_view(site, web.events, known, events, numbers, reading)
-    view = replace(view, versions=objects.as_seen_by(caller, known).versions)
-    facts = asdict(view)
-    return ObjectRecord(custody=facts.pop("custody"), timeline=facts.pop("timeline"), object=facts)
+    shown = objects.as_seen_by(caller, known)
+    versions = (with_list(one, "files", portions(one.files)) for one in shown.versions)
+    document = (
+        ("object", with_list(shown, "versions", versions)),
+        ("custody", _custody(view.custody)),
+        ("timeline", (to_json(view.timeline),)),
+    )
+    return LargeJson(members(document), attempt)
+
+
+def _custody(custody: Custody) -> Iterator[bytes]:
+    return with_list(custody, "files", portions(custody.files))

@@ -3,12 +3,14 @@
 import re
 from collections.abc import Iterator
 from functools import partial
+from http import HTTPStatus
 from typing import Annotated
 from urllib.parse import quote
 
-from fastapi import APIRouter, Header, Path, Request, Response
+from fastapi import Header, Path, Request, Response
 from starlette.convertors import PathConvertor, register_url_convertor
 
+from entrypoints.web.api_router import api_router
 from entrypoints.web.authentication import Caller
 from entrypoints.web.context import context_of
 from entrypoints.web.limits import is_local, slow
@@ -44,7 +46,7 @@ class FirstPart(PathConvertor):
 
 register_url_convertor("first", FirstPart())
 
-router = APIRouter(prefix="/v1/objects", tags=["objects"])
+router = api_router("/v1/objects", "objects")
 
 Ark = Annotated[str, Path(max_length=255, examples=["ark:/99999/fk4abc"])]
 Version = Annotated[
@@ -56,6 +58,7 @@ _BYTES = {"schema": {"type": "string", "format": "binary"}}
 _BINARY = {"content": {"application/octet-stream": _BYTES}}
 
 
+@router.head("/{ark:first}/versions/{version}/files/{file:path}", include_in_schema=False)
 @router.get(
     "/{ark:first}/versions/{version}/files/{file:path}",
     summary="Download a file of a version",
@@ -80,7 +83,8 @@ def download_file(  # noqa: PLR0913 - a request has these headers
     """The names of files are in the object's versions. One range is served, several as the whole file.
 
     A file that is damaged in storage ends before its stated length. A range is not compared with the digest
-    of the file: `Arkline-Last-Proof` has the time of the last proof.
+    of the file: `Arkline-Last-Proof` has the time of the last proof. While the object is known to be damaged,
+    that is absent, and whole files are sent.
     """
     web = context_of(request)
     of = retrieval.chosen_file(web.site, caller, ark, version, file)
@@ -88,7 +92,10 @@ def download_file(  # noqa: PLR0913 - a request has these headers
     headers = {**_described(of), "ETag": etag}
     if if_none_match and (if_none_match.strip() == "*" or etag in if_none_match):
         return Response(None, 304, headers)
-    asked = range_ if if_range is None or if_range.strip() == etag else None
+    if request.method == "HEAD":  # of the whole file: only GET has ranges (RFC 9110, 14.2)
+        return Response(None, 200, {**headers, "Content-Length": str(size)})
+    in_part = (if_range is None or if_range.strip() == etag) and not of.known.is_damaged
+    asked = range_ if in_part else None
     span = _span(asked or "", size)
     if span is None:
         error = ArklineError(
@@ -108,22 +115,41 @@ def download_file(  # noqa: PLR0913 - a request has these headers
     "/{ark:first}/versions/{version}/bag",
     summary="Download a version as a BagIt bag",
     response_class=Response,
-    responses={200: {"content": {"application/x-tar": _BYTES}, "description": "A tar archive of the bag."}},
+    responses={
+        200: {"content": {"application/x-tar": _BYTES}, "description": "A tar archive of the bag."},
+        206: {**_BINARY, "description": "The rest of the archive."},
+    },
 )
 @slow("retrieval_work")
-def download_bag(request: Request, caller: Caller, attempt: Attempt, ark: Ark, version: Version) -> Response:
+def download_bag(  # noqa: PLR0913 - a request has these headers
+    request: Request,
+    caller: Caller,
+    attempt: Attempt,
+    ark: Ark,
+    version: Version,
+    range_: Annotated[str | None, Header(alias="Range", max_length=200)] = None,
+    if_range: Annotated[str | None, Header(max_length=300)] = None,
+) -> Response:
     """All files of the version, with their digests of record and the events of the object as PREMIS.
 
     Every file is compared with its digest while it is sent: a damaged one ends the archive before its end.
+    The rest of an archive that was cut is sent for a range from there on with the `ETag` of that answer as
+    `If-Range`; the file in which it was cut is not compared then, but its digest is in the manifest. Without
+    `If-Range`, and if the record of the object has changed, the answer is a whole new bag.
     """
-    site = context_of(request).site
-    of = retrieval.chosen_version(site, caller, ark, version)
-    event = dissemination(of.known.ark, of.version.number, of.by, "a copy of all files as a BagIt bag")
-    bag = retrieval.bag_of(site, context_of(request).events, caller, of, event, attempt.check)
+    web = context_of(request)
+    of = retrieval.chosen_version(web.site, caller, ark, version)
+    begun = (if_range or "").strip().strip('"') if range_ else ""
+    given = retrieval.bag_of(web.site, web.events, caller, of, attempt.check, begun)
     folder = bag_name(of.known, of.version.number)
-    pieces = tar(folder, bag.parts(site.storage()), event.at)
-    headers = _archive(of, f"{folder}.tar", "application/x-tar", tar_size(folder, bag.sizes()))
-    return sent(request, of, event, pieces, headers)
+    size = tar_size(folder, given.bag.sizes())
+    start = _rest(range_ or "", size) if given.name == begun else 0
+    pieces = tar(folder, given.bag.parts(web.site.storage()), given.event.at, start)
+    headers = _archive(of, f"{folder}.tar", "application/x-tar", size - start)
+    headers |= {"ETag": f'"{given.name}"', "Accept-Ranges": "bytes"}
+    if start:
+        headers["Content-Range"] = f"bytes {start}-{size - 1}/{size}"
+    return sent(request, of, given.event, pieces, headers, 206 if start else 200)
 
 
 @router.get(
@@ -160,9 +186,12 @@ def sent(
     headers: dict[str, str],
     status: int = 200,
 ) -> Retrieval:
-    """The bytes as an answer; the event is entered once they begin, one file in an hour once."""
+    """The bytes as an answer; the event is entered once they begin, one file in an hour once.
+
+    For the rest of an archive, an event is entered only if none was for its beginning, as after a crash.
+    """
     site, events = context_of(request).site, context_of(request).events
-    series = isinstance(of, ChosenFile)
+    series = isinstance(of, ChosenFile) or status == HTTPStatus.PARTIAL_CONTENT
     return Retrieval(
         context_of(request).retrievals,
         of.by,
@@ -170,7 +199,7 @@ def sent(
         headers,
         status,
         on_begin=partial(retrieval.enter, site, events, event, series=series),
-        on_damage=partial(retrieval.raise_alarm, site, events, of),
+        on_damage=partial(retrieval.raise_alarm, site, events, of, event),
         check=None if is_local(request) else request.state.check_again,
     )
 
@@ -190,7 +219,7 @@ def _described(of: ChosenFile) -> dict[str, str]:
 
 
 def last_proof(known: InventoryObject) -> dict[str, str]:
-    proved = known.fixity.proved if known.fixity else None
+    proved = known.fixity.proved if known.fixity and not known.is_damaged else None
     return {LAST_PROOF: proved.isoformat(timespec="seconds")} if proved else {}
 
 
@@ -199,6 +228,12 @@ def attachment(name: str) -> str:
     plain = _UNQUOTABLE.sub("_", name)
     extended = "" if plain == name else f"; filename*=UTF-8''{quote(name, safe='')}"
     return f'attachment; filename="{plain}"{extended}'
+
+
+def _rest(text: str, size: int) -> int:
+    """The offset of a range from there to the end; 0 for any other range."""
+    start, length = _span(text, size) or (0, size)
+    return start if start + length == size else 0
 
 
 def _span(text: str, size: int) -> tuple[int, int] | None:

@@ -2,23 +2,24 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import Path, Request, Response
 from pydantic import Field
 
+from entrypoints.web.api_router import api_router
 from entrypoints.web.authentication import AdminCaller
 from entrypoints.web.context import site_of
 from operations import tokens
 from operations.tokens import NewToken, Tokens
 from pipeline.inventory.tokens import TokenEntry
 from pipeline.principal import Role
-from pipeline.records import Record
+from pipeline.records import SentRecord
 
-router = APIRouter(prefix="/v1/tokens", tags=["tokens"])
+router = api_router("/v1/tokens", "tokens")
 
 TokenName = Annotated[str, Path(min_length=1, max_length=100, examples=["harbour-scans"])]
 
 
-class TokenRequest(Record):
+class TokenRequest(SentRecord):
     name: str = Field(max_length=100, examples=["harbour-scans"])
     role: Role
     collections: frozenset[str] | None = Field(None, max_length=1000, description="null: all collections.")

@@ -9,9 +9,10 @@ from enum import StrEnum
 from inspect import Parameter, signature
 from typing import Annotated
 
-from fastapi import APIRouter, Body, Depends, Path, Query, Request, Response
+from fastapi import Body, Depends, Path, Query, Request, Response
 from pydantic import Field
 
+from entrypoints.web.api_router import api_router
 from entrypoints.web.authentication import Caller, CollectionOperator, FleetOperator, OperatorCaller
 from entrypoints.web.context import WebContext, context_of, site_of
 from entrypoints.web.limits import LONG, slow
@@ -25,6 +26,7 @@ from entrypoints.web.parameters import (
     Given,
     Jid,
     Limit,
+    ReasonText,
     RequiredReason,
     decode_cursor,
     expected_version,
@@ -33,6 +35,7 @@ from entrypoints.web.parameters import (
 from operations.board.values import JobSearch, scope_of
 from operations.fleet import fleet
 from operations.fleet.fleet import Drained
+from operations.known import require_names
 from operations.run import Run
 from operations.verbs import bulk, callbacks, collection_profiles, holds
 from operations.verbs.bulk import (
@@ -53,11 +56,11 @@ from operations.visibility import visible_batch, visible_job
 from pipeline.attempt import Attempt
 from pipeline.errors import UsageRefused
 from pipeline.principal import Principal
-from pipeline.records import Record
+from pipeline.records import SentRecord
 from pipeline.states import BATCH, JOB, Event, JobState, Raiser
 from zkstate.errors import Missing
 
-router = APIRouter(prefix="/v1", tags=["verbs"])
+router = api_router("/v1", "verbs")
 
 WITH_REASON = frozenset({Event.DELETE, Event.FAIL, Event.REJECT})
 """Events that end a job or a batch, and so need a reason, which the depositor's report has."""
@@ -103,10 +106,10 @@ Findings = Annotated[
 ]
 
 
-class Resume(Record):
+class Resume(SentRecord):
     """Why the job is resumed, and where."""
 
-    reason: str = Field("", max_length=REASON_LIMIT, examples=["the source is back"])
+    reason: ReasonText = Field("", max_length=REASON_LIMIT, examples=["the source is back"])
     to: JobState | None = Field(None, description="The state to resume in; null: after its last success.")
     overrule: str = Field(
         "", max_length=FINDING_LIMIT, description="One of the findings; those of `findings` count besides."
@@ -354,14 +357,14 @@ PAGE = 500
 Identifier = Annotated[str, Field(pattern=r"^(jid|bid)[0-9]{10,20}$")]
 
 
-class Selection(Record):
+class Selection(SentRecord):
     """Jobs and batches by id, or jobs by the conditions of their list."""
 
     ids: tuple[Identifier, ...] = Field((), max_length=JOBS_OF_A_PLAN, examples=[["jid0000000001"]])
     search: JobSearch | None = None
 
 
-class PlanRequest(Record):
+class PlanRequest(SentRecord):
     select: Selection
     to: JobState | None = Field(
         None, description="The state to resume in; null: after the last success of each job."
@@ -369,9 +372,9 @@ class PlanRequest(Record):
     findings: Findings = ()
 
 
-class PlanToken(Record):
+class PlanToken(SentRecord):
     token: str = Field(max_length=TOKEN_LIMIT, description="From the dry run.")
-    reason: str = Field("", max_length=REASON_LIMIT, examples=["the source is back"])
+    reason: ReasonText = Field("", max_length=REASON_LIMIT, examples=["the source is back"])
 
 
 @router.post("/bulk/{verb}/dry-run", summary="What the verb would do to the selected jobs or batches")
@@ -420,13 +423,14 @@ def _selected(context: WebContext, caller: Principal, selection: Selection, atte
     while True:
         attempt.check()
         page = context.board.jobs(scope_of(caller), selection.search, PAGE, after)
+        require_names(context.site, caller, context.board, selection.search, page)
         names += [row.jid for row in page.rows]
         after = page.next
         if after is None or len(names) > JOBS_OF_A_PLAN:
             return names
 
 
-callbacks_router = APIRouter(prefix="/v1", tags=["callbacks"])
+callbacks_router = api_router("/v1", "callbacks")
 
 
 @callbacks_router.get("/callbacks", summary="The callbacks of failed jobs that were not delivered yet")

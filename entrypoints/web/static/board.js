@@ -4,6 +4,7 @@
 (() => {
   const root = document.documentElement;
   const REOPEN_MS = 2000;
+  const copied = new Set(); // texts: the record, from which the page is renewed, does not know them
   const units = [[86400, "day"], [3600, "hour"], [60, "minute"], [1, "second"]];
 
   const scheme = localStorage.getItem("scheme");
@@ -73,8 +74,10 @@
   document.addEventListener("click", async (event) => {
     const button = event.target.closest("button[data-copy]");
     if (button) {
-      await copy(button.dataset.copy);
-      button.textContent = "Copied";
+      const text = button.dataset.copy; // the page may renew the button while this waits
+      await copy(text);
+      copied.add(text);
+      showCopies();
     }
     if (event.target.closest("#scheme")) {
       const dark = root.dataset.scheme
@@ -168,7 +171,10 @@
   });
 
   function showCopies() {
-    for (const button of document.querySelectorAll("button[data-copy]")) button.removeAttribute("hidden");
+    for (const button of document.querySelectorAll("button[data-copy]")) {
+      button.removeAttribute("hidden");
+      if (copied.has(button.dataset.copy)) button.textContent = "Copied";
+    }
   }
 
   function renewTitle() {

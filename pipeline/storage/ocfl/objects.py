@@ -159,9 +159,16 @@ def sidecar(inventory: bytes) -> bytes:
     return f"{hashlib.sha512(inventory).hexdigest()}  {INVENTORY}\n".encode()
 
 
+SMALL = 8 << 20
+"""Maximum bytes of an inventory that is cached as parsed; larger ones would fill the memory."""
+
+_parse_once = lru_cache(maxsize=2)(Inventory.model_validate_json)
+"""The steps of a job read one inventory again and again, as does the export of an object for each version."""
+
+
 def parse(data: bytes, path: Path | str) -> Inventory:
     try:
-        inventory = Inventory.model_validate_json(data)
+        inventory = (_parse_once if len(data) <= SMALL else Inventory.model_validate_json)(data)
     except ValidationError as error:
         reason = error.errors(include_url=False)[0]["msg"]
         raise damaged(f"{path} is damaged: {reason}; restore it from its version's folder") from error

@@ -113,12 +113,12 @@ def test_a_clamd_that_is_killed_between_two_files_is_away_and_the_first_has_its_
 
 
 def test_a_clamd_that_hangs_is_away(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(check_module, "QUICK", 0.5)
-    monkeypatch.setattr(check_module, "FILE_SECONDS", 0.5)
     server = site()
     guest = check(server.unix)
     findings = guest.run([file(tmp_path, b"a"), file(tmp_path, b"b", "b")], Context())
     next(findings)
+    monkeypatch.setattr(check_module, "QUICK", 0.5)
+    monkeypatch.setattr(check_module, "FILE_SECONDS", 0.5)
     server.process.send_signal(signal.SIGSTOP)
 
     with pytest.raises(ServiceAway) as refusal:
@@ -134,9 +134,12 @@ def test_a_file_that_clamd_does_not_finish_is_timed_out_and_the_next_is_checked(
 ) -> None:
     server = site()
     guest = check(server.unix)
-    monkeypatch.setattr(check_module, "FILE_SECONDS", 1.0)
+    findings = guest.run([file(tmp_path, clamd.ENDLESS), file(tmp_path, eicar(), "b")], Context())
 
-    found = list(guest.run([file(tmp_path, clamd.ENDLESS), file(tmp_path, eicar(), "b")], Context()))
+    with monkeypatch.context() as short:
+        short.setattr(check_module, "FILE_SECONDS", 1.0)
+        found = [next(findings)]
+    found += findings
 
     assert [(each.verdict, each.code) for each in found] == [
         (CheckVerdict.UNCHECKED, Obstacle.TIMED_OUT),

@@ -43,12 +43,14 @@ def run_hosts(folder: Path, count: int, concurrency: int = 2) -> Iterator[Cluste
         for host in hosts:
             host.prepare = lambda booting: outside.open(booting.number, booting.pid)
             host.prepare(host)
+        addresses = host_services.addresses(hosts)
         shared = {
             "working_storage": folder / SHARED / "working",
             "storage_root": folder / SHARED / "storage" / "ocfl",
-            **host_services.addresses(hosts),
+            **addresses,
         }
-        settings = run_settings(folder, "", 0, fakes, small_disks=True).model_copy(update=shared)
+        own = run_settings(folder, str(addresses["zk_hosts"]), 0, fakes, small_disks=True)
+        settings = own.model_copy(update=shared)
         scanner = prepare_scanner(folder / "clamd")
         write_profiles(settings.profiles, f"http://{fakes.callback_proxy.hosts}/callback", scanner)
         scanners = [Actor(replace(scanner.process.command, ready=scanner.answers))] if scanner else []

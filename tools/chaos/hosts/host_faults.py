@@ -1,8 +1,10 @@
-"""Injects faults into whole hosts: power, network, storage and clocks."""
+"""Injects faults into whole hosts: power, network, storage and clocks; and into their PostgreSQL."""
 
+import signal
 from collections.abc import Callable
 
-from tools.chaos.faults import Effect, FaultContext, NotNow, Table, kind_of
+from tools.chaos.actors import send
+from tools.chaos.faults import Effect, FaultContext, NotNow, Table, kind_of, thaw
 from tools.chaos.hosts import network
 from tools.chaos.hosts.host import Host
 from tools.chaos.hosts.throttle import Trouble
@@ -104,3 +106,16 @@ def _drift(context: FaultContext, fault: Fault, late: bool) -> Effect:
     rate = DRIFT if fault.target % 2 else -DRIFT
     host.drift(rate)
     return Effect(f"{host.name}, {rate:+g} s per second", release)
+
+
+@kind_of(BEGIN, Kind.POSTGRESQL_KILLED, Kind.POSTGRESQL_FROZEN)
+def _trouble_database(context: FaultContext, fault: Fault, late: bool) -> Effect:
+    database = context.cluster.database
+    if database is None or not database.running:
+        raise NotNow
+    if fault.kind is Kind.POSTGRESQL_FROZEN:
+        return Effect(database.name, thaw(database, database.freeze()))
+    for pid in database.pids:  # its processes have groups of their own, and may be frozen
+        send(pid, signal.SIGKILL)
+    database.kill(pause=fault.seconds)
+    return Effect(database.name)

@@ -68,9 +68,10 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 - {name: serve, mountPath: /etc/arkline-tls, readOnly: true}
 {{- end }}
 
-{{/* What every pod has: no rights, no token of the cluster, its place. */}}
+{{/* What every pod has: no rights, no token of the cluster, no variables of its Services (some would be settings), its place. */}}
 {{- define "arkline.pod" -}}
 automountServiceAccountToken: false
+enableServiceLinks: false
 {{- with .Values.imagePullSecrets }}
 imagePullSecrets: {{- toYaml . | nindent 2 }}
 {{- end }}

@@ -8,8 +8,8 @@ export class Unreadable extends Said {
   }
 }
 
-// `available` becomes false where the browser has no worker or no WebAssembly: then `of` gives null. A worker reads
-// the file nevertheless: it may have changed.
+// `available` becomes false where the browser has no worker or no WebAssembly: then `of` gives null, as it
+// does if the worker fails. Without WebAssembly the worker reads the file nevertheless: it may have changed.
 export function startDigests() {
   const asked = new Map();
   let number = 0;
@@ -18,7 +18,11 @@ export function startDigests() {
   const available = new Promise((resolve) => { settle = resolve; });
   try {
     worker = new Worker("/static/deposit/digest-worker.js");
-    worker.onerror = () => { worker = null; settle(false); };
+    worker.onerror = () => {
+      worker = null;
+      settle(false);
+      for (const { resolve } of asked.values()) resolve(null);
+    };
     worker.onmessage = ({ data }) => {
       if ("ready" in data) return settle(data.ready);
       const { file, resolve, reject, onRead } = asked.get(data.number);

@@ -7,7 +7,9 @@ export class Problem extends Said {
   constructor(status, body) {
     super(status === 401
       ? "Your login has ended. Log in again in another tab of this browser, then continue here: nothing is lost."
-      : body?.detail || body?.title || `The repository answered with the error ${status}.`);
+      : body?.detail || body?.title || (status === 413
+        ? "A server before the repository takes no files of this size (error 413). Tell the staff of the repository."
+        : `The repository answered with the error ${status}.`));
     this.status = status;
     this.code = body?.code ?? "";
     this.body = body;
