@@ -126,7 +126,7 @@ def test_a_host_that_asks_for_peace_has_it_from_everybody(session: Session, othe
 
 
 def test_a_short_peace_is_waited_for_and_a_shorter_one_does_not_end_a_longer(session: Session) -> None:
-    limiter = FleetHostLimiter(session, lambda: 0)
+    limiter = FleetHostLimiter(session, lambda: 0, max_wait=30)
     limiter.back_off(HOST, 2)
     looks: list[int] = []
 
