@@ -137,7 +137,7 @@ class BucketObject(StoredObject):
         return Head(inventory, stored.data, stored.etag, has_checksum=checksum is not None)
 
     def head_for_writer(self) -> Head | None:
-        """The root inventory; StepFailed if it was lost or replaced by an older one.
+        """The root inventory; StepFailed if it was lost, changed or replaced by an older one.
 
         A version's own inventory is always written after the root inventory that names the version.
         """
@@ -148,6 +148,8 @@ class BucketObject(StoredObject):
                 f"{self.location(objects.INVENTORY)} is missing or older than {ahead}: restore it from "
                 "there, with its sidecar"
             )
+        if head and f"{head.inventory.head}/{objects.INVENTORY}" in self.listing():
+            self.check_copy(head.data, head.inventory.head)
         return head
 
     def repaired_head(self) -> Head | None:
@@ -186,12 +188,8 @@ class BucketObject(StoredObject):
 
     def _check_undamaged(self, head: Head) -> None:
         """Refuse a damaged inventory; one that only differs from its sidecar is a stopped writer's."""
-        copy = f"{head.inventory.head}/{objects.INVENTORY}"
-        if not head.has_checksum and self.read(copy) != head.data:
-            raise system(
-                f"{self.location(objects.INVENTORY)} does not have the digest in {objects.SIDECAR}: it is "
-                f"damaged; restore it from {self.location(head.inventory.head)}"
-            )
+        if not head.has_checksum and f"{head.inventory.head}/{objects.INVENTORY}" not in self.listing():
+            raise self.unlike_sidecar("from a copy of the storage")
 
 
 def write_once(bucket: "S3Bucket", key: str, data: bytes, etag: str | None) -> bool:

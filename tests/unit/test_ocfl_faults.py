@@ -15,10 +15,11 @@ import pytest
 from ocfl import StorageRoot
 
 from pipeline import attempt
-from pipeline.outcome import StepFailed
+from pipeline.outcome import DamagedObject, StepFailed
 from pipeline.records import SubmissionMode
 from pipeline.states import FailureKind
 from pipeline.storage.ocfl import disk
+from pipeline.storage.ocfl.objects import sidecar
 from tests.support.ocfl_fixture import OcflFixture, assert_valid, fork, memory
 from tests.support.requirements import unavailable
 from tests.support.stores import rewrite
@@ -229,11 +230,33 @@ def test_damage_is_not_taken_for_a_writer_that_stopped(depot: OcflFixture, name:
     path = depot.object() / name
     path.write_bytes(path.read_bytes().replace(b"jid1", b"jid9").replace(b"  inv", b" inv"))
     if name.endswith("json"):
-        with pytest.raises(StepFailed, match="damaged; restore it"):
+        with pytest.raises(StepFailed, match=r"damaged; restore it from .*/v2$"):
+            depot.store("jid3", {"producer/c.txt": "c"})
+        (depot.object() / "v2/inventory.json").unlink()
+        with pytest.raises(StepFailed, match="damaged; restore it from a copy of the storage"):
             depot.store("jid3", {"producer/c.txt": "c"})
     else:
         depot.store("jid3", {"producer/c.txt": "c"})
         assert_valid(depot)
+
+
+def test_an_inventory_that_was_changed_with_its_sidecar_is_not_carried_on(depot: OcflFixture) -> None:
+    depot.store("jid1", {"producer/a.txt": "a", "producer/b.txt": "b"})
+    changed = (depot.object() / "inventory.json").read_bytes().replace(b"producer/a.txt", b"producer/x.txt")
+    (depot.object() / "inventory.json").write_bytes(changed)
+    (depot.object() / "inventory.json.sha512").write_bytes(sidecar(changed))
+
+    with pytest.raises(DamagedObject, match=r"inventory\.json differs from its copy in v1: restore"):
+        depot.storage.check(depot.request("jid2", {"producer/c.txt": "c"}))
+    with pytest.raises(DamagedObject, match=r"inventory\.json differs from its copy in v1: restore"):
+        depot.store("jid2", {"producer/c.txt": "c"})
+    assert not (depot.object() / "v2").exists()
+    (depot.object() / "inventory.json").write_bytes((depot.object() / "v1/inventory.json").read_bytes())
+    (depot.object() / "inventory.json.sha512").write_bytes(
+        (depot.object() / "v1/inventory.json.sha512").read_bytes()
+    )
+    assert depot.store("jid2", {"producer/c.txt": "c"}).number == 2
+    assert_valid(depot)
 
 
 def test_a_write_that_fails_leaves_nothing(depot: OcflFixture) -> None:

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pipeline.attempt import Attempt
 from pipeline.fixity import OF_RECORD, ContentFile, OnRead, ReadBackFile, StoredFile, StoredVersion
-from pipeline.outcome import DamagedObject, damaged, system
+from pipeline.outcome import DamagedObject, StepFailed, damaged, system
 from pipeline.records import now, reused
 from pipeline.storage.base import StoreRequest, carried_paths, check_names, describe_mismatch
 
@@ -293,6 +293,13 @@ class StoredObject(Protocol):
         expected = {f"v{number}/{INVENTORY}": data, f"v{number}/{SIDECAR}": sidecar(data), INVENTORY: data}
         return all(self.read(path) == text for path, text in expected.items())
 
+    def has_copy_of(self, inventory: bytes, name: str) -> bool:
+        """False if the version `name` has another inventory in its folder than the object's, `inventory`.
+
+        True also without one, which OCFL does not require of other writers, and a stopped one may not leave.
+        """
+        return self.read(f"{name}/{INVENTORY}") in (inventory, None)
+
     def compare_bytes(self, path: str, file: ContentFile | StoredFile, attempt: Attempt) -> None:
         """StepFailed unless the stored bytes have the file's size and digest."""
         actual = self.digest(path, lambda _: attempt.check())
@@ -307,6 +314,27 @@ class StoredObject(Protocol):
 
     def damaged(self, path: str, problem: str) -> DamagedObject:
         return damaged(f"{self.location(path)} is damaged: {problem}; restore it, then resume the job")
+
+    def check_copy(self, inventory: bytes, name: str) -> None:
+        """StepFailed unless the object's inventory, whose last version is `name`, has the same copy there.
+
+        The next version would otherwise carry on whatever was changed, and remove what is no longer named.
+        """
+        if self.has_copy_of(inventory, name):
+            return
+        self.inventory_of(name)
+        if self.read(SIDECAR) != sidecar(inventory):
+            raise self.unlike_sidecar(f"from {self.location(name)}")
+        raise damaged(
+            f"{self.location(INVENTORY)} differs from its copy in {name}: restore the changed one, and its "
+            "sidecar, from a copy of the storage; then resume the job"
+        )
+
+    def unlike_sidecar(self, source: str) -> StepFailed:
+        return system(
+            f"{self.location(INVENTORY)} does not have the digest in {SIDECAR}: it is damaged; restore it "
+            f"{source}"
+        )
 
     def describe(
         self, inventory: Inventory, number: int, sizes: Mapping[str, int] = NOTHING_KNOWN
@@ -334,7 +362,7 @@ def inventory_problems(stored: StoredObject, number: int) -> Iterator[str]:
             path = f"{name}/{INVENTORY}"
             if not (stored.may_be_unfinished and name == latest and stored.read(path) is None):
                 yield damage.message
-    if stored.read(f"{latest}/{INVENTORY}") not in (root, None):
+    if not stored.has_copy_of(root or b"", latest):
         yield f"{stored.location(INVENTORY)} differs from its copy in {latest}"
     # A writer replaces the sidecar after the inventory, so the previous version's sidecar is no damage.
     sidecars = {sidecar(root or b""), stored.read(f"v{number - 1}/{SIDECAR}")} - {None}

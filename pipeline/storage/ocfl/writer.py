@@ -135,17 +135,25 @@ def _remove(folder: Path) -> None:
 
 
 def needs_repair(stored: disk.ObjectFolder, head: objects.Inventory) -> bool:
-    """Whether a writer has stopped, or is still working, between its two renames."""
-    return (stored.folder / f"v{head.number + 1}").exists() or not _has_current_sidecar(stored)
+    """Whether a writer has stopped, or is still working, between its two renames; or a file was changed."""
+    data = _inventory(stored)
+    ahead = stored.folder / f"v{head.number + 1}"
+    return ahead.exists() or not (_has_sidecar_of(stored, data) and stored.has_copy_of(data, head.head))
 
 
-def _has_current_sidecar(stored: disk.ObjectFolder) -> bool:
-    data = (stored.folder / objects.INVENTORY).read_bytes()
-    return stored.read(objects.SIDECAR) == objects.sidecar(data)
+def _inventory(stored: disk.ObjectFolder) -> bytes:
+    return (stored.folder / objects.INVENTORY).read_bytes()
+
+
+def _has_sidecar_of(stored: disk.ObjectFolder, inventory: bytes) -> bool:
+    return stored.read(objects.SIDECAR) == objects.sidecar(inventory)
 
 
 def repair(root: Root, ark: str, stage: Path) -> objects.Inventory | None:
-    """Finish or undo the work of a stopped writer, under the object's lock; returns the head."""
+    """Finish or undo the work of a stopped writer, under the object's lock; returns the head.
+
+    StepFailed if the object's inventory is neither a writer's nor that of its latest version.
+    """
     folder = root.object(ark)
     stored = disk.ObjectFolder(folder)
     head = stored.head()
@@ -153,8 +161,10 @@ def repair(root: Root, ark: str, stage: Path) -> objects.Inventory | None:
         return None
     if head.id != ark:
         raise system(f"{folder} is the folder of {head.id}, not of {ark}")
-    if not _has_current_sidecar(stored):
-        _repair_sidecar(stored, head, stage)
+    data = _inventory(stored)
+    stored.check_copy(data, head.head)
+    if not _has_sidecar_of(stored, data):
+        _repair_sidecar(stored, head, data, stage)
     ahead = folder / f"v{head.number + 1}"
     if not ahead.exists():
         return head
@@ -304,14 +314,9 @@ def _draft(stage: Path, data: bytes) -> Path:
     return draft
 
 
-def _repair_sidecar(stored: disk.ObjectFolder, head: objects.Inventory, stage: Path) -> None:
-    path = stored.folder / objects.INVENTORY
-    data = path.read_bytes()
-    if stored.read(f"{head.head}/{objects.INVENTORY}") != data:
-        raise system(
-            f"{path} does not have the digest in {objects.SIDECAR}: it is damaged; "
-            f"restore it from {stored.folder / head.head}"
-        )
+def _repair_sidecar(stored: disk.ObjectFolder, head: objects.Inventory, data: bytes, stage: Path) -> None:
+    if stored.read(f"{head.head}/{objects.INVENTORY}") is None:
+        raise stored.unlike_sidecar("from a copy of the storage")
     log.warning("%s: writing the sidecar of %s for a stopped writer", head.id, head.head)
     replace(stored.folder / objects.SIDECAR, objects.sidecar(data), stage)
 

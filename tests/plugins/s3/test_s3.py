@@ -9,11 +9,12 @@ import pytest
 
 from pipeline.deployment import Deployment
 from pipeline.fixity import ReadBackFile, StoredVersion
-from pipeline.outcome import AttemptOver, ServiceDown, StepFailed
+from pipeline.outcome import AttemptOver, DamagedObject, ServiceDown, StepFailed
 from pipeline.records import SubmissionMode
 from pipeline.states import FailureKind
 from pipeline.steps import process, record
 from pipeline.storage.factory import open_storage
+from pipeline.storage.ocfl.objects import sidecar
 from pipeline.working_storage.workspace import Workspace, read_stored
 from plugins.s3.storage import S3Storage
 from tests.servers.s3 import S3Fixture, Server
@@ -216,8 +217,23 @@ def test_damage_of_the_inventory_is_not_taken_for_a_writer_that_stopped(depot: S
     depot.put("inventory.json", data.replace(b"jid1", b"jid8"))
     depot.put("v2/inventory.json", None)
 
-    with pytest.raises(StepFailed, match=r"does not have the digest in .* damaged; restore it from"):
+    with pytest.raises(StepFailed, match=r"does not have the digest in .* damaged; restore it from .*/v1$"):
         depot.store("jid3", {"producer/c.txt": "c"})
+    depot.put("v1/inventory.json", None)
+    with pytest.raises(StepFailed, match=r"does not have the digest in .* damaged; restore it from a copy"):
+        depot.store("jid3", {"producer/c.txt": "c"})
+
+
+def test_an_inventory_that_was_changed_with_its_sidecar_costs_no_file_of_the_object(depot: S3Fixture) -> None:
+    depot.store("jid1", {"producer/a.txt": "a", "producer/b.txt": "b"})
+    stored = (depot.object() / "inventory.json").read_bytes()
+    changed = stored.replace(b"v1/content/producer/a.txt", b"v1/content/producer/b.txt")
+    depot.put("inventory.json", changed)
+    depot.put("inventory.json.sha512", sidecar(changed))
+
+    with pytest.raises(DamagedObject, match=r"inventory\.json differs from its copy in v1: restore"):
+        depot.store("jid2", {"producer/c.txt": "c"})
+    assert (depot.object() / "v1/content/producer/a.txt").read_text() == "a"
 
 
 def test_a_job_is_processed_and_recorded_from_a_bucket(
