@@ -6,8 +6,9 @@ consent are judged by the functions that a job's steps call, so that a job is re
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import PurePosixPath
 
 from operations.deposits.planned import (
@@ -38,10 +39,11 @@ from pipeline.names import (
 )
 from pipeline.outcome import StepFailed
 from pipeline.profiles.profile import Profile
-from pipeline.records import Submission, SubmissionType
+from pipeline.records import Submission, SubmissionMode, SubmissionType
 from pipeline.settings import Settings
 from pipeline.steps.estimate import CONTAINER_FACTOR
 from pipeline.steps.expected_files import check_bytes, check_files
+from pipeline.storage.base import nothing_to_reset
 from pipeline.working_storage.capacity import Usage, never_fits, usage_now
 
 _OF_CONTAINERS = (SubmissionType.CONTAINER, SubmissionType.CONTAINER_BATCH_MANIFEST)
@@ -59,6 +61,8 @@ class _Known:
     arks: dict[str, str]
     """Local id -> ARK, for the owner's local ids that have one."""
     placements: dict[str, Placement]
+    may_be_stored: Callable[[str], bool]
+    """Whether storage has an object with the ARK, perhaps one that the inventory does not have yet."""
 
 
 def judge(
@@ -118,7 +122,15 @@ def _look_up(site: Site, profile: Profile, submission: Submission, objects: Sequ
     arks = inventory.arks_of(profile.owner, local_ids) if inventory else {}
     placements = inventory.placements_of([*given, *arks.values()]) if inventory else {}
     space = usage_now(settings) if settings.working.is_dir() else None
-    return _Known(submission, profile, settings, space, arks, placements)
+    may_be_stored = partial(_may_be_stored, site, profile)
+    return _Known(submission, profile, settings, space, arks, placements, may_be_stored)
+
+
+def _may_be_stored(site: Site, profile: Profile, ark: str) -> bool:
+    try:
+        return site.storage().has_object(ark, profile.storage_node)
+    except StepFailed:
+        return True  # not known: left to the job
 
 
 def _spellings(given: str) -> tuple[str, ...]:
@@ -143,6 +155,9 @@ def _identified(one: NamedObject, known: _Known) -> tuple[str | None, FieldProbl
         return None, None
     placement = known.placements.get(ark)
     problem = minter.ownership_problem(ark, known.profile, placement, given=bool(one.primary_id))
+    is_reset = known.submission.submission_mode is SubmissionMode.RESET
+    if not problem and is_reset and placement is None and not known.may_be_stored(ark):
+        problem = nothing_to_reset(ark)
     return (None, FieldProblem(message=problem, field=field)) if problem else (ark, None)
 
 

@@ -248,7 +248,7 @@ def carried_paths(request: StoreRequest, latest: int, paths: Collection[str]) ->
             "identifiers was reset; set it beyond the last ARK in storage, then submit again"
         ).because(causes.NUMBER_REUSED())
     if request.mode is SubmissionMode.RESET and not latest:
-        raise content(f"{request.ark} cannot be reset, because it does not exist: submit it with mode add")
+        raise content(nothing_to_reset(request.ark))
     if request.mode is not SubmissionMode.UPDATE:
         return set()
     for path in request.delete:
@@ -261,6 +261,10 @@ def carried_paths(request: StoreRequest, latest: int, paths: Collection[str]) ->
     if request.delete and not carried and not any(f.path.startswith(names.PRODUCER) for f in request.files):
         raise content(f"{request.ark} would have no files left: an object needs at least one")
     return carried
+
+
+def nothing_to_reset(ark: str) -> str:
+    return f"{ark} cannot be reset, because it does not exist: submit it with mode add"
 
 
 def describe_mismatch(file: ContentFile | StoredFile, actual: tuple[int, str]) -> str:

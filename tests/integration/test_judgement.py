@@ -158,6 +158,19 @@ def test_a_reset_of_an_object_that_is_not_here_is_refused(
     assert says in message
 
 
+def test_a_reset_of_an_ark_that_storage_does_not_have_is_refused(
+    session: Session, settings: Settings
+) -> None:
+    keep(settings)
+    absent = NamedObject(number=1, primary_id="ark:/99999/fk4absent", files=(file(),))
+    known = NamedObject(number=1, primary_id=KEPT, files=(file(),))
+
+    assert faults(judged(session, settings, absent, **RESET)) == [
+        ("ark", "ark:/99999/fk4absent cannot be reset, because it does not exist: submit it with mode add")
+    ]
+    assert faults(judged(session, settings, known, **RESET)) == []
+
+
 def test_a_reset_of_a_known_local_id_is_not_refused(session: Session, settings: Settings) -> None:
     keep(settings)
     one = NamedObject(number=1, local_id=("known", "other"), files=(file(),))
