@@ -19,8 +19,8 @@ from pipeline.outcome import DamagedObject, StepFailed
 from pipeline.records import SubmissionMode
 from pipeline.states import FailureKind
 from pipeline.storage.ocfl import disk
-from pipeline.storage.ocfl.objects import sidecar
-from tests.support.ocfl_fixture import OcflFixture, assert_valid, fork, memory
+from pipeline.storage.ocfl.objects import SIDECAR, sidecar
+from tests.support.ocfl_fixture import ARK, OcflFixture, assert_valid, fork, memory
 from tests.support.requirements import unavailable
 from tests.support.stores import rewrite
 
@@ -259,6 +259,39 @@ def test_an_inventory_that_was_changed_with_its_sidecar_is_not_carried_on(depot:
     assert_valid(depot)
 
 
+def test_a_file_that_belongs_to_no_version_is_a_problem_of_the_object(depot: OcflFixture) -> None:
+    version = depot.store("jid1", {"producer/a.txt": "a"})
+    depot.store("jid2", {"producer/a.txt": "a"})
+    folder = depot.object()
+    (folder / "logs").mkdir()
+    (folder / "logs/any").write_text("allowed")
+    (folder / ".nfs0001").write_text("an open file on NFS")
+    assert depot.storage.problems_of(ARK, version.url) == ()
+
+    for path in ("stray", "v3/", "v1/stray", "v1/content/producer/b.txt", "v1/content/empty/"):
+        made = folder / path
+        made.mkdir() if path.endswith("/") else made.write_text("?")
+        (problem,) = depot.storage.problems_of(ARK, version.url)
+        assert problem.startswith(f"{made} belongs to no version"), problem
+        made.rmdir() if path.endswith("/") else made.unlink()
+    for name in "abc":
+        (folder / name).touch()
+    (problem,) = depot.storage.problems_of(ARK, version.url)
+    assert problem == (
+        f"{folder / 'a'} and 2 others belong to no version of the object, and OCFL forbids that"
+    )
+
+
+def test_a_version_that_a_stopped_writer_left_is_no_problem_of_the_object(depot: OcflFixture) -> None:
+    depot.store("jid1", {"producer/a.txt": "a"})
+    before = {name: (depot.object() / name).read_bytes() for name in ("inventory.json", SIDECAR)}
+    version = depot.store("jid2", {"producer/b.txt": "b"})
+    for name, data in before.items():
+        (depot.object() / name).write_bytes(data)
+
+    assert depot.storage.problems_of(ARK, version.url) == ()
+
+
 def test_a_write_that_fails_leaves_nothing(depot: OcflFixture) -> None:
     depot.store("jid1", {"producer/a.txt": "a"})
     request = depot.request("jid2", {"producer/large.bin": "x" * 300_000})
@@ -282,7 +315,7 @@ def test_a_write_that_fails_leaves_nothing(depot: OcflFixture) -> None:
 FULL = """
 import sys, pathlib
 from pipeline.outcome import ServiceDown
-from tests.support.ocfl_fixture import OcflFixture
+from tests.support.ocfl_fixture import ARK, OcflFixture
 depot = OcflFixture(pathlib.Path(sys.argv[1]))
 depot.storage = type(depot.storage)(pathlib.Path(sys.argv[2]))
 depot.store("jid1", {"producer/a.txt": "one"})

@@ -8,7 +8,7 @@ import fcntl
 import hashlib
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -28,7 +28,15 @@ from pipeline.file_system import (
 )
 from pipeline.fixity import READ_CHUNK, ContentFile, OnRead, ignore
 from pipeline.outcome import Service, ServiceDown, StepFailed, damaged, of_object, system
-from pipeline.storage.ocfl.objects import INVENTORY, Inventory, StoredObject, extends, parse
+from pipeline.storage.ocfl.objects import (
+    INVENTORY,
+    OBJECT_DECLARATION,
+    SIDECAR,
+    Inventory,
+    StoredObject,
+    extends,
+    parse,
+)
 
 COPY_CHUNK = 32 << 20
 """Bytes copied between two checks of the attempt; a disk needs less than a second for them."""
@@ -39,6 +47,9 @@ REQUESTED_AHEAD = 128 << 10
 """Bytes of a file that are prefetched from the disk: as many as Linux reads ahead."""
 
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+
+_OF_OCFL = ("logs", "extensions")
+"""Folders that OCFL allows in an object, with any content."""
 
 _NO_KERNEL_COPY = (errno.EXDEV, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL, errno.EPERM)
 
@@ -231,6 +242,27 @@ class ObjectFolder(StoredObject):
             return ahead if extends(ahead, head) else head
         return head
 
+    def strangers(self, head: Inventory) -> Iterator[str]:
+        latest = self.latest() or head
+        named = {path for paths in (*latest.manifest.values(), *head.manifest.values()) for path in paths}
+        described = {INVENTORY, SIDECAR}
+        yield from self._others("", described | {OBJECT_DECLARATION[0], *_OF_OCFL, *latest.versions})
+        for name in latest.versions:
+            yield from self._others(f"{name}/", described | {latest.content_directory})
+            content = self.folder / name / latest.content_directory
+            for folder, folders, files in os.walk(content, onerror=_raise_unless_missing):
+                inside = Path(folder).relative_to(self.folder)
+                if not folders and not files:
+                    yield str(inside)
+                yield from (path for path in (f"{inside}/{file}" for file in files) if path not in named)
+
+    def _others(self, start: str, allowed: Collection[str]) -> Iterator[str]:
+        """The entries of a folder of the object that are not allowed; NFS keeps `.nfs...` for open files."""
+        with suppress(FileNotFoundError):
+            for path in (self.folder / start).iterdir():
+                if path.name not in allowed and not path.name.startswith(".nfs"):
+                    yield f"{start}{path.name}"
+
     def read(self, path: str) -> bytes | None:
         return read_if_present(f"{self.folder}/{path}")
 
@@ -250,6 +282,11 @@ class ObjectFolder(StoredObject):
         with suppress(FileNotFoundError):
             return read_back(self.folder / path, on_read)
         return None
+
+
+def _raise_unless_missing(error: OSError) -> None:
+    if not isinstance(error, FileNotFoundError):
+        raise error
 
 
 def _pieces(descriptor: int, start: int) -> Iterator[bytes]:

@@ -278,6 +278,13 @@ class StoredObject(Protocol):
         """The inventory with the latest complete version."""
         return self.head()
 
+    def strangers(self, head: Inventory) -> Iterable[str]:
+        """Files and folders in the object's folder that OCFL does not allow there; none if a stopped writer
+        may have left them.
+        """
+        del head
+        return ()
+
     def inventory_of(self, name: str) -> Inventory:
         """The inventory in the version's own folder, checked against its sidecar; neither ever changes."""
         path = f"{name}/{INVENTORY}"
@@ -352,9 +359,9 @@ class StoredObject(Protocol):
         return StoredVersion(inventory.id, number, jid, version.created, tuple(files), url, key)
 
 
-def inventory_problems(stored: StoredObject, number: int) -> Iterator[str]:
-    """Damage to the files in which storage describes an object with `number` versions."""
-    latest, root = f"v{number}", stored.read(INVENTORY)
+def problems(stored: StoredObject, head: Inventory) -> Iterator[str]:
+    """Damage to the files in which storage describes the object, and files that belong to no version."""
+    number, latest, root = head.number, head.head, stored.read(INVENTORY)
     for name in (f"v{version}" for version in range(1, number + 1)):
         try:
             stored.inventory_of(name)
@@ -372,6 +379,9 @@ def inventory_problems(stored: StoredObject, number: int) -> Iterator[str]:
             yield f"{stored.location(path)} is missing"
         elif data is not None and data not in valid:
             yield f"{stored.location(path)} was changed"
+    if strangers := sorted(stored.strangers(head)):
+        others = f" and {len(strangers) - 1:,} others belong" if strangers[1:] else " belongs"
+        yield f"{stored.location(strangers[0])}{others} to no version of the object, and OCFL forbids that"
 
 
 def pieces(stored: StoredObject, path: str, start: int = 0) -> Iterator[bytes]:

@@ -19,8 +19,8 @@ from pipeline.storage.ocfl.objects import (
     INVENTORY,
     Inventory,
     StoredObject,
-    inventory_problems,
     pieces,
+    problems,
     read_back_file,
 )
 
@@ -239,7 +239,7 @@ class OcflReader(ABC):
     def problems_of(self, ark: str, url: str) -> tuple[str, ...]:
         stored, head = self._opened(ark, url)
         with self.failures():
-            return tuple(inventory_problems(stored, head.number)) if head else ()
+            return tuple(problems(stored, head)) if head else ()
 
     def _opened(self, ark: str, url: str) -> tuple[StoredObject, Inventory | None]:
         self.check_readable(ark, url)
