@@ -13,6 +13,7 @@ from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword, Session
 from pydantic import SecretStr
 
+from entrypoints.stack.child import free_ports
 from pipeline.notify.batch_report import compose_report
 from pipeline.notify.mail import SmtpMailer
 from pipeline.notify.report_mail import report_mail
@@ -58,11 +59,6 @@ def _knows(server: SMTP, session: Session, envelope: Envelope, mechanism: str, d
 Serve = Callable[..., tuple[Postbox, int]]
 
 
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
-
-
 @pytest.fixture
 def serve() -> Iterator[Serve]:
     """Starts a mail server: its rules and its port."""
@@ -70,7 +66,7 @@ def serve() -> Iterator[Serve]:
 
     def start(**options: Any) -> tuple[Postbox, int]:
         postbox = Postbox()
-        controller = Controller(postbox, hostname="127.0.0.1", port=_free_port(), **options)
+        controller = Controller(postbox, hostname="127.0.0.1", port=free_ports(1)[0], **options)
         controller.start()
         running.append(controller)
         return postbox, controller.port
@@ -186,7 +182,7 @@ def test_a_refused_message_is_told_with_the_servers_words(
 
 
 def test_a_server_that_is_not_there_is_a_passing_fault() -> None:
-    port = _free_port()
+    (port,) = free_ports(1)
 
     with pytest.raises(StepFailed, match=f"127.0.0.1:{port} does not answer") as failure:
         SmtpMailer("127.0.0.1", port).send(a_message("a@example.org"))

@@ -11,12 +11,11 @@ from pathlib import Path
 import pytest
 import requests
 
-from entrypoints.stack.child import Process
+from entrypoints.stack.child import Process, free_ports
 from pipeline.principal import Role
 from pipeline.settings import Settings
 from tests.e2e.collection import body_of
 from tests.servers.http_source import HttpSource
-from tests.servers.postgresql import free_port
 from tests.support.fleet import PROJECT, Fleet, batch_ended, environment
 from tests.support.requirements import unavailable
 from tests.support.under_load import Load, under_load
@@ -64,7 +63,7 @@ def await_line(process: Process, words: str, timeout: float = 60.0) -> None:
 def test_a_fleet_is_upgraded_process_by_process_under_load_and_back_one_step(
     session: Session, settings: Settings, fleet: Fleet, source: HttpSource
 ) -> None:
-    before, port = folder_of(releases.BEFORE), free_port()
+    before, port = folder_of(releases.BEFORE), free_ports(1)[0]
     fleet.code = before
     starts: dict[str, Callable[[], Process]] = {
         "worker-1": lambda: fleet.worker("worker-1"),

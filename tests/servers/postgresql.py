@@ -5,7 +5,6 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -15,6 +14,7 @@ from pathlib import Path
 
 import psycopg
 
+from entrypoints.stack.child import free_ports
 from tests.support.certificates import Certificate
 from tools.chaos.actors import children, send
 
@@ -52,11 +52,6 @@ def _owner() -> str | None:
         ) from None
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
-
-
 def _still_used(said: str) -> bool:
     """Children of a postmaster that was killed hold its shared memory for a moment."""
     return "shared memory block" in said and "still in use" in said
@@ -67,7 +62,7 @@ class Server:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.port = free_port()
+        (self.port,) = free_ports(1)
         self._binaries = binaries()
         self._owner = _owner()
         self._process: subprocess.Popen[bytes] | None = None
