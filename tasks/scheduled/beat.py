@@ -201,8 +201,10 @@ def _note_lost(context: WorkerContext, lost: Sequence[Ticket]) -> None:
 
 
 def _fail_exhausted(context: WorkerContext, session: Session, jid: str) -> None:
-    """Fail a job that crashes its workers."""
+    """Fail a job that crashes its workers, unless it has moved or was handed back since it was read."""
     exhausted = jobs.load(session, jid)
+    if not recovery.is_exhausted(exhausted.status, context.settings.max_redispatches):
+        return
     state, count = exhausted.status.status, exhausted.status.redispatches
     if Event.FAIL not in JOB.events(state):
         return
@@ -215,11 +217,18 @@ def _fail_exhausted(context: WorkerContext, session: Session, jid: str) -> None:
 
 
 def fail_exhausted_batch(context: WorkerContext, session: Session, bid: str) -> None:
-    """End the split or the report of a batch that crashes its workers; a report can be requested again."""
+    """End the split or the report of a batch that crashes its workers; a report can be requested again.
+
+    Nothing is done if the batch has moved or was handed back since it was read.
+    """
     exhausted = batches.load(session, bid)
     state, count = exhausted.status.status, exhausted.status.redispatches
+    reports = BATCH.facts[state].reports
+    is_split = exhausted.status.total is not None and not reports
+    if is_split or not recovery.is_exhausted(exhausted.status, context.settings.max_redispatches):
+        return
     message = f"lost its worker {count} times while {state}: see the workers' logs"
-    kind = None if BATCH.facts[state].reports else FailureKind.SYSTEM
+    kind = None if reports else FailureKind.SYSTEM
     lost = causes.WORKER_LOST(state=state)
     failed = batches.move(session, exhausted, BatchMove(Event.FAIL, SWEEP, message, kind, Lock.FREE, lost))
     log().error("batch failed by the sweep", bid=bid, message=message)

@@ -232,6 +232,20 @@ def test_a_batch_that_crashes_its_workers_fails_with_a_message(
     assert after.history[-1].by == beat.SWEEP
 
 
+def test_a_batch_whose_split_ends_before_the_sweep_fails_it_is_left_to_its_jobs(
+    session: Session, context: WorkerContext
+) -> None:
+    bid, _ = planting.split_batch(session, 1)
+    for _ in range(context.settings.max_redispatches):
+        record.redispatch(session, batches.load(session, bid), lost=True)
+
+    before = batches.load(session, bid)
+
+    beat.fail_exhausted_batch(context, session, bid)
+
+    assert batches.load(session, bid) == before
+
+
 def test_a_half_split_batch_that_crashes_its_workers_keeps_its_jobs_and_is_reported_after_them(
     session: Session, context: WorkerContext
 ) -> None:

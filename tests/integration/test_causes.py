@@ -180,6 +180,20 @@ def test_an_object_that_kills_its_workers_has_that_cause(session: Session, conte
     assert jobs.load(session, job.jid).status.failure_cause == causes.WORKER_LOST(state="downloading")
 
 
+def test_a_job_that_moves_before_the_sweep_fails_it_has_killed_no_worker(
+    session: Session, context: WorkerContext
+) -> None:
+    job = planting.job_in(session, JobState.DOWNLOADING)
+    for _ in range(context.settings.max_redispatches):
+        ticket = record.redispatch(session, jobs.load(session, job.jid), lost=True)
+    held = jobs.acquire(session, ticket, "a worker that had the message")
+    jobs.move(session, held, JobMove(Event.SUCCEED, "worker"))
+
+    beat._fail_exhausted(context, session, job.jid)
+
+    assert jobs.load(session, job.jid).status.status is JobState.PROCESSING
+
+
 @pytest.mark.parametrize(
     ("failure", "cause"),
     [

@@ -16,7 +16,7 @@ from pipeline.errors import Action, Remedy
 from pipeline.outcome import Service, ServiceDown, WaitKind, WaitsFor, content
 from pipeline.records import Job, Ticket
 from pipeline.settings import Settings
-from pipeline.states import JOB, Event, JobState
+from pipeline.states import JOB, Event, FailureKind, JobState
 from tasks.app import make_context
 from tasks.outages import JOB_NEEDS, this_host
 from tasks.run import Attempt, StateWork
@@ -30,11 +30,13 @@ from zkstate import paths
 from zkstate.care.audit import audit
 from zkstate.connection.clock import ServerClock
 from zkstate.connection.session import Session, connect
+from zkstate.errors import Stale
 from zkstate.fleet import holds, outages
 from zkstate.fleet.outages import Outage
 from zkstate.queue import queue, recovery
-from zkstate.record import jobs, record
+from zkstate.record import callbacks, jobs, record
 from zkstate.record.journal import JournalAction
+from zkstate.record.record import Lock
 
 DOWN = ServiceDown(Service.INVENTORY, "the inventory cannot be used: disk I/O error")
 INVENTORY = "inventory"
@@ -238,6 +240,28 @@ def test_a_probe_ends_the_outage_although_its_worker_has_not_learned_of_it(
         assert over.ended
     finally:
         gate.set()
+
+
+def test_a_job_that_an_operator_fails_during_the_sweep_probes_nothing_and_its_callback_stays(
+    session: Session, context: WorkerContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = recording(session)
+    attempt(context, job, DOWN)
+    take_probe = outages.take_probe
+
+    def late(session: Session, known: outages.Known, clock: ServerClock) -> bool:
+        no = jobs.JobMove(Event.FAIL, "operator", "no", FailureKind.SYSTEM, Lock.FREE)
+        jobs.move(session, jobs.load(session, job.jid), no)
+        return take_probe(session, known, clock)
+
+    monkeypatch.setattr(outages, "take_probe", late)
+
+    assert sweep(session, seconds=6) == []
+
+    failed = jobs.load(session, job.jid)
+    assert callbacks.owed(session, job.jid, failed.status.epoch)
+    with pytest.raises(Stale):
+        record.redispatch(session, failed, lost=False)
 
 
 def test_a_probe_that_fails_for_a_reason_of_its_own_ends_no_outage(

@@ -13,7 +13,7 @@ from pipeline.settings import Settings
 from pipeline.states import BATCH, BatchState, Event, JobState
 from tests.support import planting
 from tests.support.clocks import since_change
-from tests.support.waits import RETRY
+from tests.support.waits import HOST, RETRY
 from zkstate import paths
 from zkstate.connection.clock import ServerClock
 from zkstate.connection.locks import exclusive, single_flight
@@ -141,6 +141,22 @@ def test_a_job_that_loses_its_worker_too_often_gets_no_further_ticket(session: S
 
     assert last.tickets == ()
     assert last.exhausted == (job.jid,)
+
+
+def test_a_job_that_waits_after_it_lost_its_worker_too_often_gets_a_ticket_and_one_more_loss_is_the_last(
+    session: Session,
+) -> None:
+    planting.job_in(session, JobState.DOWNLOADING)
+    for _ in range(MOST):
+        (ticket,) = sweep(session, seconds=1000)
+    held = jobs.acquire(session, ticket, "test")
+    record.hand_back(session, held, "test", message="busy", delay=4, waits_for=HOST)
+
+    waited = recovery.sweep_jobs(session, NONE, later(session, 1000), MOST)
+    lost = recovery.sweep_jobs(session, NONE, later(session, 1000), MOST)
+
+    assert ([ticket.id for ticket in waited.tickets], waited.exhausted) == ([held.jid], ())
+    assert (lost.tickets, lost.exhausted) == ((), (held.jid,))
 
 
 def sweep_batches(session: Session) -> Recovered:

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from operator import itemgetter
 
 from pipeline.outcome import WaitKind, WaitsFor
 from pipeline.records import BatchStatus, FencedStatus, JobStatus, Ticket
@@ -69,7 +70,7 @@ class _Services:
     def __init__(self, session: Session, clock: ServerClock) -> None:
         self._session = session
         self._clock = clock
-        self._oldest: dict[str, tuple[int, str]] = {}
+        self._oldest: dict[str, tuple[int, str, FencedStatus]] = {}
         self._blocking = {name for name, current in outages.known(session).items() if current.outage.blocks()}
 
     def keep(self, name: str, status: FencedStatus, mtime: int) -> bool:
@@ -78,16 +79,17 @@ class _Services:
         if waits_for is None or waits_for.kind != WaitKind.SERVICE or waits_for.name not in self._blocking:
             return False
         # the record with the longest wait since its last try, so that one bad record blocks no other
-        candidate = (mtime, name)
-        self._oldest[waits_for.name] = min(candidate, self._oldest.get(waits_for.name, candidate))
+        candidate = (mtime, name, status)
+        oldest = self._oldest.get(waits_for.name, candidate)
+        self._oldest[waits_for.name] = min(candidate, oldest, key=itemgetter(0, 1))
         return True
 
-    def probes(self) -> Iterator[tuple[str, str]]:
-        """The outages that are due for a probe, each with the record that probes it."""
+    def probes(self) -> Iterator[tuple[str, str, FencedStatus]]:
+        """The outages that are due for a probe, each with the record that probes it, as it was read."""
         known = outages.known(self._session)
-        for outage, (_, name) in self._oldest.items():
+        for outage, (_, name, status) in self._oldest.items():
             if outage in known and outages.take_probe(self._session, known[outage], self._clock):
-                yield outage, name
+                yield outage, name, status
 
 
 class _Pace:
@@ -137,7 +139,7 @@ def sweep_jobs(
         for jid, status in _abandoned(session, jids, JOBS, live, clock, services, partial(_is_sent, state)):
             if _is_taken(session, jid, JOBS, status, clock):
                 continue
-            if status.redispatches >= max_redispatches:
+            if is_exhausted(status, max_redispatches):
                 exhausted.append(jid)
                 lost += _lost(jid, status)
                 continue
@@ -146,9 +148,8 @@ def sweep_jobs(
             if ticket := _redispatch(session, jobs.load, jid, status):
                 tickets.append(ticket)
                 lost += _lost(jid, status)
-    tickets += filter(
-        None, [_redispatch(session, jobs.load, jid, probe=outage) for outage, jid in services.probes()]
-    )
+    probing = [_redispatch(session, jobs.load, jid, was, outage) for outage, jid, was in services.probes()]
+    tickets += filter(None, probing)
     return Recovered(tuple(tickets), tuple(exhausted), tuple(lost))
 
 
@@ -161,6 +162,11 @@ def _lost(name: str, status: JobStatus | BatchStatus) -> list[Ticket]:
 
 def _lost_its_worker(status: FencedStatus) -> bool:
     return not (status.handed_back or status.delay)
+
+
+def is_exhausted(status: FencedStatus, max_redispatches: int) -> bool:
+    """Whether the record lost its worker after its last ticket; the worker of one that waits was alive."""
+    return _lost_its_worker(status) and status.redispatches >= max_redispatches
 
 
 def _is_sent(state: JobState, status: JobStatus) -> bool:
@@ -183,13 +189,15 @@ def sweep_batches(
             waiting.append(bid)  # for its jobs
         elif status.status not in BATCH.working() or _is_taken(session, bid, BATCHES, status, clock):
             continue
-        elif status.redispatches >= max_redispatches:
+        elif is_exhausted(status, max_redispatches):
             exhausted.append(bid)
             lost += _lost(bid, status)
         elif ticket := _redispatch(session, batches.load, bid, status):
             tickets.append(ticket)
             lost += _lost(bid, status)
-    tickets += [_redispatch(session, batches.load, bid, probe=outage) for outage, bid in services.probes()]
+    tickets += [
+        _redispatch(session, batches.load, bid, was, outage) for outage, bid, was in services.probes()
+    ]
     unended = session.count_children(*(paths.bucket(bid, Bucket.PROCESSING) for bid in waiting))
     for bid, number in zip(waiting, unended, strict=True):
         if not number:
@@ -253,16 +261,15 @@ def _redispatch(
     session: Session,
     load: Callable[[Session, str], R],
     name: str,
-    seen: FencedStatus | None = None,
+    seen: FencedStatus,
     probe: str = "",
 ) -> Ticket | None:
-    """Dispatch a ticket; `seen`: the status of an abandoned record, None for one that probes an outage."""
+    """Dispatch a ticket unless the record has changed since it was `seen`; `probe`: an outage."""
     try:
         loaded = load(session, name)
-        if seen is not None and loaded.status.op != seen.op:
+        if loaded.status.op != seen.op:
             return None
-        lost = seen is not None and _lost_its_worker(seen)
-        return record.redispatch(session, loaded, lost=lost, probe=probe)
+        return record.redispatch(session, loaded, lost=_lost_its_worker(seen), probe=probe)
     except (Busy, Stale, Missing, Corrupt):
         return None  # another sweep or a worker was first, or the next sweep logs the damage
 

@@ -124,8 +124,12 @@ def check_ticket(record: Job | Batch, ticket: Ticket) -> None:
     status = record.status
     if (status.status, status.epoch) != (ticket.state, ticket.epoch):
         raise Stale(f"{record.id} is now {status.status} in epoch {status.epoch}")
-    if status.status not in (JOB if isinstance(record, Job) else BATCH).working():
-        raise Stale(f"{record.id} is {status.status}: there is nothing to do")
+    _require_working(record)
+
+
+def _require_working(record: Job | Batch) -> None:
+    if record.status.status not in (JOB if isinstance(record, Job) else BATCH).working():
+        raise Stale(f"{record.id} is {record.status.status}: there is nothing to do")
 
 
 def acquire(session: Session, record: R, ticket: Ticket, by: str) -> R:
@@ -207,8 +211,10 @@ def leave_waiting(session: Session, record: Job | Batch) -> tuple[Operation, ...
 def redispatch(session: Session, record: R, *, lost: bool, probe: str = "") -> Ticket:
     """Make a ticket under a new epoch, which voids every older one; `lost` counts a worker that died.
 
-    `probe`: the outage that the record probes.
+    `probe`: the outage that the record probes. Stale if no worker works in the record's state; the callback
+    of a failure, for example, would be void in another epoch.
     """
+    _require_working(record)
     status = dispatched(record.status, lost=lost, probe=probe)
     operations = (*lock_operations(session, record, Lock.FREE), *leave_waiting(session, record))
     write(session, record, status, operations)
