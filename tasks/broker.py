@@ -204,7 +204,7 @@ class Queued:
     """The messages that wait in Redis."""
 
     tickets: frozenset[tuple[str, int]]
-    """(id, epoch) of every ticket."""
+    """(id, epoch) of every ticket, and of every failed job whose callback is to be delivered."""
     foreign: int = 0
     """Messages that arkline did not send, and keys of another type in the place of a queue."""
 

@@ -152,11 +152,19 @@ def check(message: object) -> None:
 
 
 def ticket_in(raw: bytes) -> tuple[str, int] | None:
-    """(id, epoch) of the ticket in a queue item; None if its task takes none. Foreign as in `check`."""
+    """(id, epoch) of the ticket or of the failed job in a queue item; None if its task takes neither.
+
+    Foreign as in `check`.
+    """
     if len(raw) > MAX_MESSAGE:
         raise Foreign(f"{len(raw):,} bytes, more than {MAX_MESSAGE:,}")
-    first, *_ = (*_arguments(_parsed(_ENVELOPE.validate_json, raw, "not in Celery's form")), None)
-    return (first.id, first.epoch) if isinstance(first, _Ticket) else None
+    match _arguments(_parsed(_ENVELOPE.validate_json, raw, "not in Celery's form")):
+        case (_Ticket() as ticket,):
+            return ticket.id, ticket.epoch
+        case (str() as jid, int() as epoch):
+            return jid, epoch
+        case _:
+            return None
 
 
 def _arguments(envelope: _Envelope) -> tuple[Any, ...]:

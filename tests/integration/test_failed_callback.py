@@ -11,9 +11,11 @@ from operations.site import Site
 from operations.why.why import why
 from pipeline.records import Job
 from pipeline.settings import Settings
-from pipeline.states import Event, FailureKind, JobState, Room
+from pipeline.states import Event, FailureKind, JobState, Queue, Room
 from pipeline.steps.context import Clients, open_clients
 from tasks import redis_keys
+from tasks.app import make_context
+from tasks.broker import waiting_messages
 from tasks.callback import deliver
 from tasks.worker_context import CountedCallback
 from tests.servers.receiver import Receiver
@@ -255,3 +257,17 @@ def test_every_failure_has_its_own_callback(session: Session, clients: Clients, 
 
     assert len(receiver.received) == 1
     assert session.children(paths.CALLBACKS) == []
+
+
+def test_a_callback_that_waits_for_a_worker_gets_no_second_message(
+    session: Session, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed(session)
+    monkeypatch.setattr(callbacks, "due", lambda of, *_: callbacks.read(of, callbacks.names(of)))
+    context = make_context(settings)
+    try:
+        for _ in range(3):
+            context.app.tasks["beat.sweep"]()
+            assert waiting_messages(settings, (Queue.IO,)) == 1
+    finally:
+        context.drop_session()
