@@ -115,14 +115,17 @@ def _serve_active(context: WorkerContext, session: Session, entry: Subscribed) -
     if not entry.delivery.sending:
         entry = _taken(session, entry, inventory)
     sending, failed = entry.delivery.sending, entry.delivery.failing_since is not None
-    due = _is_due(entry.delivery) or (not failed and all(one.kind in URGENT for one in sending))
+    due = _is_due(entry) or (not failed and all(one.kind in URGENT for one in sending))
     judged = inventory is not None or all(one.kind in WITHOUT_INVENTORY for one in sending)
     if sending and due and judged:
         _send(context, session, entry, inventory)
 
 
-def _is_due(delivery: Delivery) -> bool:
-    return delivery.next is None or delivery.next <= now()
+def _is_due(entry: Subscribed) -> bool:
+    """Whether the pause is over; one longer than any is, as a host whose clock was ahead has entered it."""
+    moment, next_at = now(), entry.delivery.next
+    longest = max(entry.subscription.digest.pause, LONGEST_PAUSE)
+    return next_at is None or not moment < next_at <= moment + longest
 
 
 def _ends(inventory: SqlInventory, subscription: Subscription) -> str | None:
@@ -159,7 +162,7 @@ def _taken(session: Session, entry: Subscribed, inventory: SqlInventory | None) 
     subscription, delivery = entry.subscription, entry.delivery
     keys = subscriptions.waiting(session, subscription.id)
     urgent = [key for key in keys if key.startswith(URGENT)]
-    if not urgent and not _is_due(delivery):
+    if not urgent and not _is_due(entry):
         return entry
     due = urgent or [key for key in keys if inventory or key.startswith(WITHOUT_INVENTORY)]
     first, rest = due[:LISTED], due[LISTED:]
@@ -236,7 +239,7 @@ def _report(inventory: SqlInventory, event: NotableEvent) -> str:
 
 def _put_off(session: Session, entry: Subscribed, failure: StepFailed) -> None:
     subscription, moment = entry.subscription, now()
-    since = entry.delivery.failing_since or moment
+    since = min(entry.delivery.failing_since or moment, moment)
     asked = timedelta(seconds=failure.retry_after or 0)
     pause = min(max(moment - since, FIRST_PAUSE, asked), LONGEST_PAUSE)
     log().warning("notification not delivered", subscription=subscription.id, error=failure.message)

@@ -307,6 +307,22 @@ def test_a_worker_that_is_killed_between_sending_and_noting_sends_the_same_again
     assert shown(site, view.id).delivered == 3  # with the question
 
 
+@pytest.mark.parametrize("digest", DigestMode)
+def test_a_pause_that_a_host_whose_clock_was_ahead_has_entered_keeps_nothing_back(
+    site: Site, session: Session, context: WorkerContext, receiver: Receiver, digest: DigestMode
+) -> None:
+    view = subscribe(site, ANN, webhook=receiver.url(), digest=digest)
+    (entry,) = subscriptions.read(session)
+    ahead = now() + timedelta(days=400) + max(digest.pause, work.LONGEST_PAUSE)
+    wrong = entry.delivery.model_copy(update={"next": ahead, "failing_since": ahead})
+    subscriptions.take(session, entry, wrong)
+    subscriptions.enter(session, about("bid0000000001"))
+    deliver(context)
+
+    assert len(receiver.received) == 1
+    assert shown(site, view.id).delivered == 1
+
+
 def test_a_worker_that_is_killed_while_it_takes_the_events_loses_none(
     site: Site, session: Session, context: WorkerContext, mails: MailServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
