@@ -112,6 +112,7 @@ def _notice(context: WorkerContext, outage: Outage) -> EmailMessage:
         message=outage.message,
         hosts=outage.hosts,
         ended=outage.ended,
+        unproven=outage.unproven,
     )
 
 

@@ -254,7 +254,7 @@ def check_notice(run: UnreportedRun, settings: Settings) -> EmailMessage:
     return notice(settings, f"arkline: {of.check} found: {run.ark}", "\n".join(lines) + "\n", key, of.at)
 
 
-def outage_notice(
+def outage_notice(  # noqa: PLR0913 - the facts of one outage
     settings: Settings,
     name: str,
     *,
@@ -262,9 +262,14 @@ def outage_notice(
     message: str,
     hosts: Sequence[str],
     ended: datetime | None,
+    unproven: bool = False,
 ) -> EmailMessage:
-    """The notice that the outage `name` has begun or ended; `hosts`: those whose workers met the fault."""
-    what = "works again" if ended else "is unavailable"
+    """The notice that the outage `name` has begun or ended; `hosts`: those whose workers met the fault.
+
+    `unproven`: it has ended because nothing waits for the service any more.
+    """
+    over = "is not needed now" if unproven else "works again"
+    what = over if ended else "is unavailable"
     lines = [
         f"Service: {name}",
         f"Since:   {since:%Y-%m-%d %H:%M:%S} UTC",
@@ -272,6 +277,8 @@ def outage_notice(
         f"Seen by: {', '.join(hosts)}",
         f"Message: {message}",
     ]
+    if ended and unproven:
+        lines += ["", "Nothing waits for the service any more, or has used it since: it may still be away."]
     if not ended:
         lines += ["", "Jobs that need the service wait. They continue by themselves once it works again."]
         if remedy := REMEDIES.get(name.partition(":")[0]):

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from email.message import EmailMessage
 from itertools import chain
+from typing import Any
 
 from entrypoints.render import explanation, remedies
 from operations.explanation import Explanation, Obstacle
@@ -124,10 +125,10 @@ def _mails() -> Iterator[EmailMessage]:
     for report in (first, update, unsplit):
         yield report_mail(report, PROFILE, batch.submission, SENDER)
     settings = Settings(_env_file=None, operator_mail="ops@example.org", mail_from=SENDER)
+    facts: dict[str, Any] = {"since": AT, "message": "No space left", "hosts": ("a", "b")}
     for over in (None, AT):
-        yield mail.outage_notice(
-            settings, "storage", since=AT, message="No space left", hosts=("a", "b"), ended=over
-        )
+        yield mail.outage_notice(settings, "storage", **facts, ended=over)
+    yield mail.outage_notice(settings, "storage", **facts, ended=AT, unproven=True)
     for outcome in ("fail", "pass"):
         yield mail.fixity_notice(_check(outcome), settings)
     run = scanned(found_in("a.jpg", "Eicar"), "b.txt", stage=Stage.RECORDED, at=AT)

@@ -17,6 +17,7 @@ from pipeline.outcome import Service, ServiceDown, WaitKind, WaitsFor, content
 from pipeline.records import Job, Ticket
 from pipeline.settings import Settings
 from pipeline.states import JOB, Event, FailureKind, JobState
+from tasks import outages as of_tasks
 from tasks.app import make_context
 from tasks.outages import JOB_NEEDS, this_host
 from tasks.run import Attempt, StateWork
@@ -471,6 +472,59 @@ def test_an_outage_that_nothing_waits_for_ends_within_a_minute_after_its_probe_w
     over = outage(session)
     assert over
     assert over.ended
+
+
+def test_the_end_of_an_outage_that_nothing_waits_for_is_not_told_as_a_success(
+    session: Session, context: WorkerContext
+) -> None:
+    outages.report(session, DOWN, "elsewhere")
+    outages.forget_ended(session, later(session, 66), "sweep")
+    over = outage(session)
+    assert over
+
+    silent = of_tasks._notice(context, over)
+    outages.report(session, DOWN, "elsewhere")
+    assert outages.succeeded(session, INVENTORY, "elsewhere")
+    proved = outage(session)
+    assert proved
+    success = of_tasks._notice(context, proved)
+
+    assert silent["Subject"] == "arkline: inventory is not needed now"
+    assert "or has used it since: it may still be away" in silent.get_content()
+    assert success["Subject"] == "arkline: inventory works again"
+    assert "away" not in success.get_content()
+
+
+def test_an_outage_that_is_met_again_while_it_is_forgotten_lasts(session: Session) -> None:
+    outages.report(session, DOWN, "elsewhere")
+    assert outages.end(session, INVENTORY)
+    learn(session)
+
+    def met_again(_: Outage) -> None:
+        outages.report(session, DOWN, "elsewhere")
+
+    assert outages.forget_ended(session, later(session, 61), "sweep", met_again) == []
+
+    lasting = outage(session)
+    assert lasting
+    assert lasting.ended is None
+
+
+def test_an_outage_that_is_probed_while_nothing_seems_to_wait_for_it_lasts(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outages.report(session, DOWN, "elsewhere")
+    learn(session)
+    read = dict(outages.known(session))
+    assert outages.take_probe(session, read[INVENTORY], later(session, 66))
+
+    with monkeypatch.context() as patch:  # its watch has not fired yet
+        patch.setattr(outages, "known", lambda _: read)
+        outages.forget_ended(session, later(session, 66), "sweep")
+
+    lasting = outage(session)
+    assert lasting
+    assert lasting.ended is None
 
 
 def test_an_outage_that_scheduled_work_still_sees_does_not_end(session: Session) -> None:

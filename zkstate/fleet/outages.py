@@ -23,7 +23,7 @@ from zkstate.connection import remembered
 from zkstate.connection.clock import ServerClock
 from zkstate.connection.remembered import Remembered
 from zkstate.connection.session import Session
-from zkstate.connection.transaction import Create, Delete, Role
+from zkstate.connection.transaction import Check, Create, Delete, Role
 from zkstate.errors import Contended, Corrupt
 from zkstate.record import journal
 from zkstate.record.journal import JournalAction, Stamp
@@ -68,6 +68,8 @@ class Outage(RewrittenRecord):
     notified: bool = False
     """The operator was sent a mail."""
     ended: datetime | None = None
+    unproven: bool = False
+    """It ended because nothing waits for the service any more: whether that works is not known."""
 
     @property
     def name(self) -> str:
@@ -201,7 +203,7 @@ def _met_again(outage: Outage, fault: ServiceDown, host: str) -> Outage:
     changes: dict[str, object] = {"hosts": hosts, "everywhere": everywhere}
     outdated = isinstance(fault, OutdatedStore)
     if outage.ended is not None:
-        changes |= {"ended": None, "probes": 0, "everywhere": True}
+        changes |= {"ended": None, "unproven": False, "probes": 0, "everywhere": True}
     if outage.ended is not None or (outdated and not outage.outdated):
         changes |= {"outdated": outdated, "message": fault.message[:MESSAGE_LIMIT]}
     return outage.model_copy(update=changes)
@@ -267,17 +269,17 @@ def forget_ended(
         age = _age(current, clock)
         outage = current.outage
         if outage.ended is None and age > outage.idle_after:
-            end(session, name)
+            _put(session, current, outage.model_copy(update={"ended": now(), "unproven": True}))
         if outage.ended is None or age < QUIET:
             continue
         before(outage)
-        delete = Delete(paths.outage(name), role=Role.SHARED)
-        stamp = Stamp(by=by, reason=outage.message)
+        path, stamp = paths.outage(name), Stamp(by=by, reason=outage.message)
+        delete = Check(path, current.stat.version, Role.SHARED), Delete(path, role=Role.SHARED)
         try:
             journal.commit(
-                session, paths.actions(None), JournalAction.OUTAGE_OVER, stamp, delete, target=name
+                session, paths.actions(None), JournalAction.OUTAGE_OVER, stamp, *delete, target=name
             )
-        except Contended:
+        except Contended:  # a worker has met the fault again since it was read
             continue
         removed.append(outage)
         remembered.forget(session, paths.OUTAGES)
