@@ -24,7 +24,7 @@ from zkstate.errors import Contended, Stale
 from zkstate.fleet import holds
 from zkstate.queue import listings
 from zkstate.queue.job_record import ZooKeeperJobRecord
-from zkstate.record import batches, creation, jobs, journal, record
+from zkstate.record import batches, creation, deletion, jobs, journal, record
 from zkstate.record.jobs import JobMove
 
 T = TypeVar("T")
@@ -99,6 +99,25 @@ def test_a_submission_whose_answer_was_lost_is_stored_once(
     bid = without_answer(zookeeper_proxy, b"/submission", lambda: batches.submit(shaky, submission))
 
     assert session.children(paths.BATCHES) == [bid]
+
+
+def test_a_write_whose_answer_was_lost_happened_once_although_the_next_server_is_behind(
+    session: Session, shaky: Session, zookeeper_proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that has not applied the write yet says so, unless it was told to wait for the leader."""
+    failed = planting.job_in(session, JobState.FAILED)
+    with monkeypatch.context() as patch:
+        patch.setattr(shaky, "find", lambda _: None)
+        bid = without_answer(
+            zookeeper_proxy, b"/submission", lambda: batches.submit(shaky, planting.submission())
+        )
+        assert session.children(paths.BATCHES) == [failed.bid, bid]
+
+        patch.setattr(shaky, "exists", lambda _: session.exists(paths.JOBS))
+        without_answer(
+            zookeeper_proxy, b"/batch-deleted/", lambda: deletion.delete_job(shaky, failed, "operator")
+        )
+        assert listings.all_jobs(session) == []
 
 
 def test_a_number_whose_answer_was_lost_is_assigned_again_and_leaves_a_gap(

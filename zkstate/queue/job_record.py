@@ -41,7 +41,7 @@ class ZooKeeperJobRecord:
 
     def _read_identifiers(self, job: Job) -> Identifiers:
         path = paths.identifiers(job.jid)
-        return codec.decode(Identifiers, self._session.get(path)[0], path)
+        return codec.decode(Identifiers, self._session.get_synced(path)[0], path)
 
     def write_identifiers(self, job: Job, identifiers: Identifiers) -> None:
         put = Put(paths.identifiers(job.jid), codec.encode(identifiers))

@@ -216,7 +216,9 @@ def _submit(session: Session, submission: Submission, key_version: int | None) -
         # restored node by node and counts from the beginning
         return None
     except Ambiguous:
-        if session.find(paths.submission(bid)) is None:
+        try:  # as the leader has it: the next server may be behind, and the batch would be stored twice
+            session.get_synced(paths.submission(bid))
+        except Missing:
             return None
     return Batch(bid=bid, submission=submission, status=status, version=0, history=(first,))
 

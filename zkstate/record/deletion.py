@@ -11,7 +11,7 @@ from pipeline.states import JOB, BatchState, Bucket, Event
 from zkstate import codec, paths
 from zkstate.connection.session import Session
 from zkstate.connection.transaction import Check, Delete, Operation, commit
-from zkstate.errors import Ambiguous, Contended, Refused, Stale
+from zkstate.errors import Ambiguous, Contended, Missing, Refused, Stale
 from zkstate.record import batches, histories, jobs, record, space
 from zkstate.record.node import uncontended
 from zkstate.record.record import Lock
@@ -58,7 +58,8 @@ def delete_job(session: Session, job: Job, by: str) -> Job:
         except Contended:
             continue  # other jobs changed the sum of reserved bytes
         except Ambiguous:
-            if session.exists(paths.job(job.jid)) is not None:
+            with suppress(Missing):
+                session.get_synced(paths.job(job.jid))
                 continue
         return deleted
 
