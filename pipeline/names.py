@@ -441,9 +441,11 @@ SIGN_IN = "a page for signing in or an error page may have come in its place"
 PAGE_SUFFIXES = (".html", ".htm", ".xhtml", ".xht", ".shtml", ".php", ".asp", ".aspx", ".jsp")
 """Suffixes of files that are expected to be web pages."""
 
-_HTML = re.compile(rb"\s*(<!--.*?-->\s*)*<(!doctype\s+html|html|head|body)\b", re.IGNORECASE | re.DOTALL)
+# A comment ends at its first end and is not tried again: each further comment would double the time.
+_COMMENTS = rb"\s*(?><!--.*?-->\s*)*+"
+_HTML = re.compile(_COMMENTS + rb"<(!doctype\s+html|html|head|body)\b", re.IGNORECASE | re.DOTALL)
 _XHTML = re.compile(
-    rb"\s*<\?xml[^>]*>\s*(<!--.*?-->\s*)*<(!doctype\s+html|html)\b", re.IGNORECASE | re.DOTALL
+    rb"\s*<\?xml[^>]*>" + _COMMENTS + rb"<(!doctype\s+html|html)\b", re.IGNORECASE | re.DOTALL
 )
 HTML = "text/html"
 _TYPES = (HTML, "application/xhtml+xml")

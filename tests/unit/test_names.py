@@ -16,6 +16,7 @@ from pipeline.names import (
     duplicates,
     is_ark,
     is_container,
+    is_web_page,
     name_in,
     quote_name,
     safe_name,
@@ -268,3 +269,18 @@ def test_what_is_no_ark_is_known(text: str) -> None:
 )
 def test_a_url_ends_in_a_name_or_in_none(url: str, name: str) -> None:
     assert name_in(url) == name
+
+
+@pytest.mark.parametrize("start", [b"", b"<?xml version='1.0'?>", b"\xff\xfe"])
+def test_many_comments_before_what_is_no_web_page_are_read_in_little_time(start: bytes) -> None:
+    began = time.perf_counter()
+
+    assert not is_web_page(start + 500 * b"<!---->" + b"<svg>")
+    assert not is_web_page(start + 20 * b"<!---->" + b"<!-- without an end")
+
+    assert time.perf_counter() - began < 5
+
+
+@pytest.mark.parametrize("start", [b"", b"<?xml version='1.0'?>\n"])
+def test_comments_before_a_web_page_are_passed_over(start: bytes) -> None:
+    assert is_web_page(start + b" <!-- a > b --> <!-- <svg> -->\n<html>")
