@@ -13,7 +13,7 @@ from pipeline.file_system import lack_of_host
 from pipeline.http.service import is_transient, retry_after
 from pipeline.http.transfer import IS_TLS, LARGEST_BODY, ConnectionFault, NotUnderstood, Response, Unanswered
 from pipeline.http.urls import place_of, redact_url
-from pipeline.names import PRODUCER, UnsafeName, quote_name, safe_name, without_unwritable
+from pipeline.names import NAME_LIMIT, PRODUCER, UnsafeName, quote_name, safe_name, without_unwritable
 from pipeline.outcome import NoAnswer, StepFailed, content, transient
 from pipeline.states import FailureKind
 
@@ -34,6 +34,8 @@ _FIRST_BYTE = {"Range": "bytes=0-0"}
 
 _DIGITS = 30
 """Maximum digits of a size, including leading zeros."""
+_ENCODED_NAME = 8 * NAME_LIMIT
+"""Maximum characters of a name in encoded words, which take quadratic time."""
 
 
 class PauseRequested(StepFailed):
@@ -160,7 +162,8 @@ def _quoted(value: str) -> str:
     with suppress(UnicodeError):
         text = text.encode("latin-1").decode("utf-8")
     with suppress(HeaderParseError, LookupError, UnicodeError):
-        text = str(make_header(decode_header(text))) if text.startswith("=?") else text
+        if text.startswith("=?") and len(text) <= _ENCODED_NAME:
+            text = str(make_header(decode_header(text)))
     return text
 
 

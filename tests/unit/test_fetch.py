@@ -1,6 +1,7 @@
 import gzip
 import hashlib
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -208,6 +209,14 @@ def test_the_name_of_content_disposition_is_read_and_cleaned(stated: str, name: 
     response = Response(200, Headers([("Content-Disposition", stated)]), "http://example.org/4711")
 
     assert offered_name(response) == name
+
+
+def test_a_name_of_many_unended_encoded_words_is_read_in_little_time() -> None:
+    stated = f"attachment; filename={'=?a?q? ' * 8_000}"
+    began = time.perf_counter()
+
+    assert offered_name(Response(200, Headers([("Content-Disposition", stated)]), "http://x.org/a")) == ""
+    assert time.perf_counter() - began < 1
 
 
 NAMED_TGZ = ("Content-Disposition", "attachment; filename=a.tgz")
