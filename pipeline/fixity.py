@@ -17,6 +17,9 @@ from pipeline.errors import ArklineError, UsageRefused
 OF_RECORD = "sha512"
 """The digest that arkline computes and keeps for every file: OCFL 1.1 recommends it for content."""
 
+LARGEST_FILE = 1 << 53
+"""Bytes: no file has more, and every JSON reader reads such a number exactly (RFC 8259, section 6)."""
+
 READ_CHUNK = 1 << 20
 """Bytes read at a time; larger chunks were no faster when measured."""
 

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from operations.deposits import uploads
 from pipeline import codes, names
 from pipeline.errors import Action, ArklineError, Remedy, UsageRefused, first_fault
+from pipeline.fixity import LARGEST_FILE
 from pipeline.http.urls import has_password, url_problem
 from pipeline.names import is_upload
 from pipeline.outcome import Service, ServiceDown
@@ -42,9 +43,12 @@ class Submitted(Record):
 def checked(values: Mapping[str, object]) -> Submission:
     """The submission with these fields; UsageRefused names the first invalid one."""
     try:
-        return Submission.model_validate(values)
+        submission = Submission.model_validate(values)
     except ValidationError as error:
         raise UsageRefused(first_fault(error)) from error
+    if (submission.size or 0) > LARGEST_FILE:  # the record may have larger ones, of earlier releases
+        raise UsageRefused(f"size: no file has more than {LARGEST_FILE:,} bytes; give its real size, or none")
+    return submission
 
 
 def submission_type(url: str, given: SubmissionType | None, name: str = "") -> SubmissionType:

@@ -30,9 +30,6 @@ HEAD_LIMIT = 1 << 16
 HEADER_LIMIT = 100
 """Maximum headers of an answer; as in http.client."""
 
-LARGEST_BODY = (1 << 63) - 1
-"""Bytes: the largest file offset on Linux."""
-
 IS_TLS = "this port speaks https: write https:// instead of http://"
 
 _BUFFER = 1 << 15

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from pipeline import names
 from pipeline.errors import Documented
-from pipeline.fixity import Digest, UnknownAlgorithm, algorithm
+from pipeline.fixity import LARGEST_FILE, Digest, UnknownAlgorithm, algorithm
 from pipeline.names import (
     CONTAINER_SUFFIXES,
     PRODUCER,
@@ -321,6 +321,9 @@ def _size(text: str, error: _Report) -> int | None:
         return None
     if not _SIZE.fullmatch(text):
         error(f"file size {quote_name(text)} is not a number of bytes", "nfo:fileSize")
+        return None
+    if int(text) > LARGEST_FILE:
+        error(f"file size {quote_name(text)} is one that no file has", "nfo:fileSize")
         return None
     return int(text)
 

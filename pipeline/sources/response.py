@@ -10,8 +10,9 @@ from urllib.parse import unquote, urlsplit
 
 from pipeline import causes
 from pipeline.file_system import lack_of_host
+from pipeline.fixity import LARGEST_FILE
 from pipeline.http.service import is_transient, retry_after
-from pipeline.http.transfer import IS_TLS, LARGEST_BODY, ConnectionFault, NotUnderstood, Response, Unanswered
+from pipeline.http.transfer import IS_TLS, ConnectionFault, NotUnderstood, Response, Unanswered
 from pipeline.http.urls import place_of, redact_url
 from pipeline.names import NAME_LIMIT, PRODUCER, UnsafeName, quote_name, safe_name, without_unwritable
 from pipeline.outcome import NoAnswer, StepFailed, content, transient
@@ -214,7 +215,7 @@ def body_chunks(response: Response, url: str) -> Iterator[bytes]:
 
 
 def content_length(response: Response) -> int | None:
-    """Content-Length, if it determines the end of the body; a content failure beyond LARGEST_BODY."""
+    """Content-Length, if it determines the end of the body; a content failure beyond LARGEST_FILE."""
     if "Transfer-Encoding" in response.headers:
         return None
     return stated_size(response.headers.get("Content-Length", ""), response.url)
@@ -225,7 +226,7 @@ def stated_size(stated: str, url: str) -> int | None:
     if not (stated.isascii() and stated.isdigit()):
         return None
     # int() refuses numbers with thousands of digits
-    if len(stated) > _DIGITS or int(stated) > LARGEST_BODY:
+    if len(stated) > _DIGITS or int(stated) > LARGEST_FILE:
         raise content(
             f"{redact_url(url)}: the source states a size of {quote_name(stated, 30)} bytes, "
             "which no file has: have the source corrected"

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from pipeline.attempt import UNATTENDED
 from pipeline.errors import ArklineError
+from pipeline.fixity import LARGEST_FILE
 from pipeline.http.service import LONGEST_PAUSE
 from pipeline.http.session import redirection
-from pipeline.http.transfer import LARGEST_BODY, Headers, Response
+from pipeline.http.transfer import Headers, Response
 from pipeline.identifiers.ezid import MARK, EzidMinter
 from pipeline.identifiers.minter import Assignment
 from pipeline.names import safe_name
@@ -148,7 +149,7 @@ def test_the_answer_of_a_source_is_a_file_or_a_refusal(
         fetched = result_or_refusal(lambda: fetcher.download(download, UNATTENDED))
         finite(fetched)
 
-    assert size is None or isinstance(size, ArklineError) or 0 <= size <= LARGEST_BODY
+    assert size is None or isinstance(size, ArklineError) or 0 <= size <= LARGEST_FILE
     if isinstance(fetched, Downloaded) and fetched.name:
         assert safe_name(fetched.name) == fetched.name
         assert "/" not in fetched.name

@@ -36,6 +36,10 @@ REFUSED_ROWS = {
     "a short value": (f"{URL} | md5 | {MD5[:-1]}", "is not a value of md5"),
     "a value that is not hexadecimal": (f"{URL} | md5 | {'x' * 32}", "is not a value of md5"),
     "a negative size": (f"{URL} | | | -1", "'-1' is not a number of bytes"),
+    "a size that no file has": (
+        f"{URL} | | | 9007199254740993",
+        "'9007199254740993' is one that no file has",
+    ),
     "a size with a unit": (f"{URL} | | | 12 kB", "'12 kB' is not a number of bytes"),
     "a size in other digits": (f"{URL} | | | \u0661", "is not a number of bytes"),
     "a control character": (f"{URL} ||||| a\x07.jpg", "control character U+0007"),

@@ -7,9 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from operations.deposits.submission import checked
 from pipeline.attempt import UNATTENDED
+from pipeline.errors import UsageRefused
+from pipeline.fixity import LARGEST_FILE
 from pipeline.http.service import http_date, retry_after
-from pipeline.http.transfer import LARGEST_BODY, Headers, Response
+from pipeline.http.transfer import Headers, Response
 from pipeline.http.urls import url_problem
 from pipeline.outcome import LONGEST_RETRY_AFTER, StepFailed
 from pipeline.sources.download import VALIDATOR_LENGTH, origin_of
@@ -91,12 +94,12 @@ def test_what_is_kept_of_the_headers_of_a_file_is_bounded(
         answer = an_answer(ETag=f'"{etag}', Last_Modified=modified, Date=date, **headers)
         with suppress(StepFailed):
             origin = origin_of("http://example.org/a", answer)
-            assert origin.total is None or 0 <= origin.total <= LARGEST_BODY
+            assert origin.total is None or 0 <= origin.total <= LARGEST_FILE
             assert len(origin.validator) <= VALIDATOR_LENGTH
             assert origin.validator.isprintable()
 
 
-@pytest.mark.parametrize("stated", ["9" * 5000, "9" * 20, str(LARGEST_BODY + 1)])
+@pytest.mark.parametrize("stated", ["9" * 5000, "9" * 20, str(LARGEST_FILE + 1)])
 def test_a_length_that_no_file_has_is_the_depositors(stated: str) -> None:
     with pytest.raises(StepFailed, match="which no file has: have the source corrected") as failure:
         content_length(an_answer(Content_Length=stated))
@@ -105,7 +108,7 @@ def test_a_length_that_no_file_has_is_the_depositors(stated: str) -> None:
     assert len(failure.value.message) < 200
 
 
-@pytest.mark.parametrize("length", ["9" * 5000, "9" * 20, str(LARGEST_BODY + 1)])
+@pytest.mark.parametrize("length", ["9" * 5000, "9" * 20, str(1 << 63)])
 def test_a_file_whose_length_is_senseless_is_refused_and_its_size_is_unknown(
     fetcher: HttpFetcher, source: HttpSource, a_download: DownloadFactory, length: str
 ) -> None:
@@ -155,3 +158,12 @@ def test_a_reason_phrase_is_shown_without_escapes_and_cut(
 
     assert failure.value.message.isprintable()
     assert len(failure.value.message) < 400
+
+
+@pytest.mark.parametrize("size", [LARGEST_FILE + 1, 10**400])
+def test_a_deposit_whose_declared_size_no_file_has_is_refused(size: int) -> None:
+    values = {"profile_name": "demo", "payload_url": "https://example.org/a", "type": "file", "size": size}
+
+    with pytest.raises(UsageRefused, match="size: no file has"):
+        checked(values)
+    assert checked({**values, "size": LARGEST_FILE}).size == LARGEST_FILE
