@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ from pipeline import attempt
 from pipeline.attempt import UNATTENDED, CheckedAttempt
 from pipeline.errors import UsageRefused
 from pipeline.fixity import READ_CHUNK, ReadBackFile
-from pipeline.outcome import AttemptOver, StepFailed
+from pipeline.outcome import AttemptOver, DamagedObject, StepFailed
 from pipeline.records import SubmissionMode
 from pipeline.states import FailureKind
 from pipeline.storage.ocfl import disk
@@ -109,6 +110,55 @@ def test_a_file_that_the_manifest_lacks_is_a_problem_and_no_crash(depot: OcflFix
     inventory.write_text(json.dumps({**json.loads(inventory.read_text()), "manifest": {}}))
 
     assert [each.problem for each in read_back(depot)] == ["inventory.json has no content path for this file"]
+
+
+ONE = {"created": "2026-01-01T00:00:00Z", "state": {"a" * 128: ["producer/a"]}}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"head": "v2"},
+        {"versions": {"v1": ONE, "w2": ONE}},
+        {"versions": {"v2": ONE}},
+        {"head": "v3", "versions": {"v1": ONE, "v3": ONE}},
+        {"manifest": {"a" * 128: []}},
+    ],
+)
+def test_an_inventory_that_contradicts_itself_is_damage_and_hides_no_other_object(
+    depot: OcflFixture, change: dict[str, Any]
+) -> None:
+    depot.store("jid1", {"producer/a": "alpha"})
+    depot.store("jid2", {"producer/a": "alpha"}, ark="ark:/99999/other")
+    inventory = depot.object() / "inventory.json"
+    inventory.write_text(json.dumps(json.loads(inventory.read_text()) | change))
+
+    listed = {entry.ark: entry.problem for entry in depot.storage.versions()}
+    assert listed.pop("ark:/99999/other") == ""
+    assert "inventory.json is damaged: its " in listed.pop(str(depot.object()))
+    assert not listed
+    for read in (
+        lambda: read_back(depot),
+        lambda: depot.storage.version_of(ARK, "jid1"),
+        lambda: depot.storage.read(ARK, "producer/a"),
+    ):
+        with pytest.raises(DamagedObject, match="restore it from its version's folder"):
+            read()
+
+
+def test_a_digest_that_was_changed_in_the_inventory_is_damage_where_its_file_is_read(
+    depot: OcflFixture,
+) -> None:
+    depot.store("jid1", {"producer/a": "alpha"})
+    inventory = depot.object() / "inventory.json"
+    inventory.write_text(json.dumps({**json.loads(inventory.read_text()), "manifest": {}}))
+
+    for read in (
+        lambda: depot.storage.version_of(ARK, "jid1"),
+        lambda: depot.storage.read(ARK, "producer/a"),
+    ):
+        with pytest.raises(DamagedObject, match="it has no content path for a file with the sha512"):
+            read()
 
 
 def test_nothing_comes_of_an_object_that_is_not_there(depot: OcflFixture) -> None:

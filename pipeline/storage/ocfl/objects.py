@@ -12,9 +12,9 @@ from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import Protocol
+from typing import Protocol, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from pipeline.attempt import Attempt
 from pipeline.fixity import OF_RECORD, ContentFile, OnRead, ReadBackFile, StoredFile, StoredVersion
@@ -137,9 +137,24 @@ class Inventory(BaseModel):
     manifest: dict[str, tuple[str, ...]]
     versions: dict[str, Version]
 
+    @model_validator(mode="after")
+    def _is_whole(self) -> Self:
+        """Readers rely on this: a damaged inventory must not end the reading of the others."""
+        if self.versions.keys() != {f"v{number}" for number in range(1, len(self.versions) + 1)} or (
+            self.number != len(self.versions)
+        ):
+            raise ValueError(f"its versions are not v1 to {self.head}")
+        if not all(self.manifest.values()):
+            raise ValueError("its manifest has a digest without a path")
+        return self
+
     @property
     def number(self) -> int:
         return int(self.head[1:])
+
+    def content_path(self, sha512: str) -> str:
+        """The place of these bytes in the object; empty if the manifest lacks them."""
+        return self.manifest.get(sha512, ("",))[0]
 
     def number_of(self, jid: str, key: str) -> int | None:
         """The number of the job's version; StepFailed if another job with the same id created one."""
@@ -170,7 +185,7 @@ def parse(data: bytes, path: Path | str) -> Inventory:
     try:
         inventory = (_parse_once if len(data) <= SMALL else Inventory.model_validate_json)(data)
     except ValidationError as error:
-        reason = error.errors(include_url=False)[0]["msg"]
+        reason = error.errors(include_url=False)[0]["msg"].removeprefix("Value error, ")
         raise damaged(f"{path} is damaged: {reason}; restore it from its version's folder") from error
     if inventory.digest_algorithm != OF_RECORD:
         raise system(f"{path} uses {inventory.digest_algorithm}; arkline adds to {OF_RECORD} objects only")
@@ -343,6 +358,12 @@ class StoredObject(Protocol):
             f"{source}"
         )
 
+    def listed_path(self, inventory: Inventory, sha512: str) -> str:
+        """The place of these bytes; DamagedObject if the inventory does not say it."""
+        if path := inventory.content_path(sha512):
+            return path
+        raise self.damaged(INVENTORY, f"it has no content path for a file with the {OF_RECORD} {sha512}")
+
     def describe(
         self, inventory: Inventory, number: int, sizes: Mapping[str, int] = NOTHING_KNOWN
     ) -> StoredVersion:
@@ -350,7 +371,7 @@ class StoredObject(Protocol):
         version = inventory.versions[f"v{number}"]
         files = []
         for path, sha512 in sorted(version.digests().items()):
-            content_path = inventory.manifest[sha512][0]
+            content_path = self.listed_path(inventory, sha512)
             added = content_path.startswith(f"v{number}/")
             size = sizes[sha512] if sha512 in sizes else self.existing_size(content_path)
             files.append(StoredFile(path, size, sha512, added))

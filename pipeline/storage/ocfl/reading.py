@@ -167,7 +167,7 @@ class OcflReader(ABC):
             sha512 = version.digests().get(path) if version else None
             if latest is None or sha512 is None:
                 return None
-            content_path = latest.manifest[sha512][0]
+            content_path = stored.listed_path(latest, sha512)
             data = stored.read(content_path)
             if data is None:
                 raise stored.damaged(content_path, "it is missing")
@@ -182,13 +182,13 @@ class OcflReader(ABC):
             own, stored = self.check_inventories(version), self.object(version.ark)
             checked = throttled(attempt)
             for file in version.files:
-                content_path = own.manifest[file.sha512][0]
+                content_path = stored.listed_path(own, file.sha512)
                 if not file.added and (size := stored.existing_size(content_path)) != file.size:
                     raise stored.damaged(content_path, f"it has {size} bytes, not {file.size}")
                 checked.check()
 
             def compare(file: StoredFile, attempt: Attempt) -> None:
-                stored.compare_bytes(own.manifest[file.sha512][0], file, attempt)
+                stored.compare_bytes(stored.listed_path(own, file.sha512), file, attempt)
 
             self.for_all(compare, (file for file in version.files if file.added), checked)
 
@@ -219,7 +219,7 @@ class OcflReader(ABC):
             if numbers and number not in numbers:
                 continue
             for path, sha512 in sorted(head.versions[f"v{number}"].digests().items()):
-                content_path = head.manifest.get(sha512, ("",))[0]
+                content_path = head.content_path(sha512)
                 if content_path not in results:
                     results[content_path] = already.get(stored.location(content_path)) or read_back_file(
                         stored, content_path, on_read
@@ -233,7 +233,7 @@ class OcflReader(ABC):
             return
         digests = version.digests()
         for one in digests.keys() & {path} if path else sorted(digests):
-            content_path = head.manifest.get(digests[one], ("",))[0]
+            content_path = head.content_path(digests[one])
             yield OutgoingFile(one, pieces(stored, content_path), partial(pieces, stored, content_path))
 
     def problems_of(self, ark: str, url: str) -> tuple[str, ...]:
