@@ -15,6 +15,7 @@ from pydantic import ConfigDict, Field, ValidationError
 
 from pipeline.deployment import Deployment
 from pipeline.errors import UsageRefused
+from pipeline.file_system import make_synced, sync, sync_tree
 from pipeline.records import Record, now
 
 FORMAT = 1
@@ -78,7 +79,8 @@ def partial_folder(folder: Path) -> Path:
     partial = folder.with_name(f"{folder.name}.partial")
     if partial.exists():
         shutil.rmtree(partial)
-    partial.mkdir(parents=True, mode=0o700)
+    make_synced(partial.parent)
+    partial.mkdir(mode=0o700)
     return partial
 
 
@@ -89,7 +91,9 @@ def publish(partial: Path, folder: Path, manifest: BackupManifest) -> BackupMani
         update={"ended": now(), "digests": {name: _digest(partial / name) for name in names}}
     )
     (partial / MANIFEST).write_text(complete.model_dump_json(indent=2) + "\n")
+    sync_tree(partial)
     partial.rename(folder)
+    sync(folder.parent)
     return complete
 
 

@@ -19,7 +19,7 @@ from pydantic import SecretStr
 
 from pipeline import causes
 from pipeline.checks import CheckVerdict
-from pipeline.file_system import write_whole
+from pipeline.file_system import make_synced, write_whole
 from pipeline.inventory.base import PreservationEvent
 from pipeline.inventory.description import FAIL
 from pipeline.inventory.findings import UnreportedRun
@@ -52,7 +52,8 @@ class OutboxMailer:
         target = self.folder / f"{_file_name(message)}.eml"
         draft = self.folder / f".{uuid.uuid4().hex}.draft"
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
+            if not self.folder.is_dir():
+                make_synced(self.folder)
             try:
                 write_whole(target, message.as_bytes(), draft)
             finally:

@@ -19,7 +19,7 @@ from typing import BinaryIO
 
 from pipeline import codes
 from pipeline.errors import ArklineError
-from pipeline.file_system import is_full, sync
+from pipeline.file_system import is_full, sync, sync_all
 from pipeline.fixity import OF_RECORD, READ_CHUNK, Digester, DigestMismatch
 from pipeline.names import is_upload_id, quote_name, safe_name
 from pipeline.records import now
@@ -45,6 +45,7 @@ def create(root: Path, owner: str, upload: str = "") -> Upload:
         for path in (folder.parent, folder, folder / "files", folder / "parts"):
             path.mkdir(exist_ok=True)
         if not (folder / stored.RECORD).exists():
+            sync_all([root, folder.parent])  # an upload with a record is durable
             stored.write_record(folder / stored.RECORD, Upload(id=upload, owner=owner))
     return load(root, upload, owner)
 

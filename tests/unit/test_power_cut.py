@@ -1,11 +1,18 @@
 """What was stored, and the folders made for that, are there after the power of their host was cut."""
 
 from collections.abc import Iterator
+from email.message import EmailMessage
 from pathlib import Path
 
 import pytest
 
+from pipeline import backup_files
+from pipeline.backup_files import BackupManifest, RecordEntry
+from pipeline.deployment import Deployment
 from pipeline.file_system import make_synced
+from pipeline.notify.mail import OutboxMailer
+from pipeline.uploads import stored, writing
+from pipeline.uploads.stored import Declared
 from pipeline.working_storage import mount
 from tests.support.ocfl_fixture import OcflFixture, assert_valid
 from tools.simulation.disk import Disk
@@ -85,3 +92,39 @@ def test_a_file_of_the_root_that_a_frozen_process_has_not_synced_survives_once_a
     disk.cut_power()
 
     assert depot.storage.read_root_file("extensions/arkline/deployment.json") == b"{}"
+
+
+def test_a_complete_backup_survives(home: Path, disk: Disk) -> None:
+    folder = home / "backups" / "monday"
+    partial = backup_files.partial_folder(folder)
+    (partial / backup_files.RECORD).write_text("{}\n")
+    backup_files.publish(partial, folder, BackupManifest(deployment=Deployment(), storage="here"))
+
+    disk.cut_power()
+
+    assert list(backup_files.entries(folder)) == [RecordEntry()]
+    assert backup_files.RECORD in backup_files.read_manifest(folder).digests
+
+
+def test_a_complete_file_of_an_upload_survives(home: Path, disk: Disk) -> None:
+    root = home / "uploads"
+    stored.mark(root)
+    upload = writing.create(root, "ann").id
+    with writing.writing(root, upload, Declared(name="a.txt"), 100) as part:
+        part.append(b"alpha")
+        part.finish()
+
+    disk.cut_power()
+
+    found = stored.locate(root, f"upload:{upload}/a.txt")
+    assert (found.path.read_bytes(), found.file.size) == (b"alpha", 5)
+
+
+def test_the_first_mail_of_a_new_outbox_survives(home: Path, disk: Disk) -> None:
+    mail = EmailMessage()
+    mail["Message-ID"] = "<report@arkline>"
+    OutboxMailer(home / "data" / "outbox").send(mail)
+
+    disk.cut_power()
+
+    assert (home / "data" / "outbox" / "report@arkline.eml").exists()
