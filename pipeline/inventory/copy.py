@@ -12,7 +12,7 @@ from sqlalchemy import make_url
 
 from pipeline.backup_files import INVENTORY, POSTGRESQL_INVENTORY
 from pipeline.errors import ServiceUnreachable, UsageRefused
-from pipeline.file_system import sync
+from pipeline.file_system import make_synced, sync
 from pipeline.inventory.database import Database
 
 PAGES = 1_000
@@ -101,11 +101,12 @@ def _copy_sqlite(file: Path, copy: Path) -> None:
 
 
 def _place(copy: Path, file: Path) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
+    make_synced(file.parent)
     partial = file.with_name(f"{file.name}.restoring")
     shutil.copyfile(copy, partial)
     sync(partial)
     partial.rename(file)
+    sync(file.parent)
 
 
 def _run(command: Sequence[str], file: Path, url: str) -> None:

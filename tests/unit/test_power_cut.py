@@ -10,6 +10,7 @@ from pipeline import backup_files
 from pipeline.backup_files import BackupManifest, RecordEntry
 from pipeline.deployment import Deployment
 from pipeline.file_system import make_synced
+from pipeline.inventory.copy import restore_inventory_copy
 from pipeline.notify.mail import OutboxMailer
 from pipeline.uploads import stored, writing
 from pipeline.uploads.stored import Declared
@@ -118,6 +119,18 @@ def test_a_complete_file_of_an_upload_survives(home: Path, disk: Disk) -> None:
 
     found = stored.locate(root, f"upload:{upload}/a.txt")
     assert (found.path.read_bytes(), found.file.size) == (b"alpha", 5)
+
+
+def test_a_restored_inventory_survives(home: Path, disk: Disk) -> None:
+    backup = home / "monday"
+    make_synced(backup)
+    (backup / backup_files.INVENTORY).write_bytes(b"tables")
+    file = home / "site" / "restored.sqlite"
+    restore_inventory_copy(f"sqlite:///{file}", backup)
+
+    disk.cut_power()
+
+    assert file.read_bytes() == b"tables"
 
 
 def test_the_first_mail_of_a_new_outbox_survives(home: Path, disk: Disk) -> None:
