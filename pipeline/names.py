@@ -22,7 +22,7 @@ from pipeline.errors import ArklineError, UsageRefused
 ARK_CHARACTERS = "A-Za-z0-9=~*+@_$%./"
 """The characters of an ARK's name, for a character class; hyphens are also allowed and are ignored."""
 
-ARK_PATTERN = rf"^ark:/?\d{{5,9}}/[{ARK_CHARACTERS}-]{{1,200}}$"
+ARK_PATTERN = rf"^ark:/?[0-9]{{5,9}}/[{ARK_CHARACTERS}-]{{1,200}}$"
 """An ARK as accepted for a primary identifier: with the slash after `ark:` or (newer form) without."""
 
 SEGMENT_LIMIT = 255
@@ -51,7 +51,8 @@ _UNWRITABLE = frozenset({"Cc", "Cs", "Zl", "Zp"})
 # Invisible characters, which reorder the name on a screen or make it look like another name. Those that
 # people need in names are allowed: joiners, directional marks, soft hyphens, the tags of flags.
 _INVISIBLE = re.compile("[\u200b\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0001]")
-_ARK = re.compile(rf"ark:/?(\d{{5,9}})/([{ARK_CHARACTERS}-]{{1,200}})", re.IGNORECASE)
+# ASCII: without it, other scripts' digits match, and the signs of kelvin and of the long s, as k and s.
+_ARK = re.compile(rf"ark:/?(\d{{5,9}})/([{ARK_CHARACTERS}-]{{1,200}})", re.IGNORECASE | re.ASCII)
 _DOTS = re.compile(r"\.*")
 _NOT_XML = "\ufffe\uffff"
 """Characters that XML, into which names are written, cannot contain."""

@@ -162,7 +162,7 @@ _MISTAKEN = (".yml", ".json", ".YAML", ".TXT")
 _AN_ARK = "an ARK such as ark:/99999/fk4abc"
 
 Ark = Annotated[str, StringConstraints(pattern=ARK_PATTERN)]
-ArkPrefix = Annotated[str, StringConstraints(pattern=rf"^ark:/\d{{5,9}}/[{ARK_CHARACTERS}]*$")]
+ArkPrefix = Annotated[str, StringConstraints(pattern=rf"^ark:/[0-9]{{5,9}}/[{ARK_CHARACTERS}]*$")]
 Mail = Annotated[str, StringConstraints(pattern=r"^[^@\s,;<>]+@[^@\s,;<>]+$")]
 
 
@@ -209,7 +209,7 @@ class Profile(BaseModel):
         description="local or ezid; default: the minter of a plugin that a setting chooses, else ezid if the "
         "settings name an EZID server, else local",
     )
-    naan: Annotated[str, StringConstraints(pattern=r"^\d{5,9}$")] = Field(
+    naan: Annotated[str, StringConstraints(pattern=r"^[0-9]{5,9}$")] = Field(
         "99999", description="the 5 to 9 digits of a name assigning authority number (NAAN), in quotes"
     )
     shoulder: Annotated[str, StringConstraints(pattern=r"^[a-z0-9]*$")] = Field(

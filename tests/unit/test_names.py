@@ -1,3 +1,4 @@
+import re
 import time
 
 import pytest
@@ -5,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.names import (
+    ARK_PATTERN,
     DEPTH_LIMIT,
     PRODUCER,
     Clash,
@@ -252,6 +254,16 @@ def test_an_ark_is_known(text: str) -> None:
 )
 def test_what_is_no_ark_is_known(text: str) -> None:
     assert not is_ark(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["ark:/99999/fk4\u212a", "ark:/99999/fk4\u017f", "ar\u212a:/99999/fk4a", f"ark:/{5 * chr(0x669)}/fk4a"],
+)
+def test_a_text_that_only_looks_like_an_ark_is_none(text: str) -> None:
+    with pytest.raises(NotAnArk):
+        canonical_ark(text)
+    assert not re.search(ARK_PATTERN, text)
 
 
 @pytest.mark.parametrize(
