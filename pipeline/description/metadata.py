@@ -135,8 +135,20 @@ def check_local_ids(local_id: tuple[str, ...]) -> None:
         raise content(
             f"the object has {len(local_id)} local ids; at most {MAX_LOCAL_IDS} are allowed: give fewer"
         )
-    if problem := next(filter(None, map(names.local_id_problem, local_id)), None):
+    if problem := next(filter(None, map(_local_id_problem, local_id)), None):
         raise content(problem).because(causes.IDENTIFIER_INVALID())
+
+
+def _local_id_problem(name: str) -> str | None:
+    # an earlier version's ids are not checked: its inventory may have one that reads back as another
+    if problem := names.local_id_problem(name):
+        return problem
+    if names.parse_local_ids(names.write_local_ids((name,))) == (name,):
+        return None
+    return (
+        f"the local id '{name}' begins or ends with a blank, or contains '%sc', which stands for a semicolon "
+        "in lists of local ids: give it without"
+    )
 
 
 def describe(

@@ -141,6 +141,25 @@ def test_an_object_with_very_many_local_ids_is_refused(producer: Path) -> None:
     assert failed.value.kind is FailureKind.CONTENT
 
 
+@pytest.mark.parametrize("name", ["a%scb", " a", "a ", " "])
+def test_a_local_id_that_would_not_read_back_from_the_stored_object_is_refused(
+    producer: Path, name: str
+) -> None:
+    with pytest.raises(StepFailed, match="local id") as failed:
+        describe(a_job(local_id=(name,)), PROFILE, ARK, read_elements(producer))
+    assert failed.value.kind is FailureKind.CONTENT
+
+
+@pytest.mark.parametrize("name", ["a;b", "%", "a%s;c", "50%25"])
+def test_a_local_id_with_semicolons_and_percent_signs_reads_back_from_the_stored_object(
+    producer: Path, name: str
+) -> None:
+    described = describe(a_job(local_id=(name,)), PROFILE, ARK, read_elements(producer))
+
+    stored = dict(anvl.parse(described.files["mrt-ingest.txt"], "it"))
+    assert names.parse_local_ids(stored["localIdentifier"]) == (name,)
+
+
 def test_the_dublin_core_file_is_simple_dublin_core(producer: Path) -> None:
     job = a_job(erc_who="Ünal & Söhne", erc_what="<b>", local_id=("loc-1",), dublin_core={"type": ("Image",)})
 
