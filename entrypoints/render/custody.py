@@ -296,6 +296,5 @@ def fixity_summary(run: FixityRun) -> None:
 
 def _damage(files: Iterable[DamagedFile]) -> None:
     for file in files:
-        name = f"{file.path} of version {file.version}" if file.path else "the description of the object"
-        screen.say(printable(f"{name}: {file.what}."), "red")
+        screen.say(printable(f"{file.place}: {file.what}."), "red")
         screen.say(printable(f"To do: {file.remedy}."))

@@ -141,6 +141,11 @@ class DamagedFile:
     what: str
     remedy: str
 
+    @property
+    def place(self) -> str:
+        """What is damaged, for people: the description is of no version."""
+        return f"{self.path} of version {self.version}" if self.path else "the description of the object"
+
 
 @dataclass(frozen=True)
 class PreservationEvent:

@@ -295,8 +295,7 @@ def _fixity_text(event: PreservationEvent) -> str:
     problems = "1 problem" if event.damaged == 1 else f"{event.damaged:,} problems"
     lines = [f"{check} found damage in storage: {problems}. Nothing was changed.", ""]
     for file in event.files[:NAMED_FILES]:
-        name = f"{file.path} of version {file.version}" if file.path else "the description of the object"
-        lines += [f"* {name}: {file.what}.", f"  To do: {file.remedy}."]
+        lines += [f"* {file.place}: {file.what}.", f"  To do: {file.remedy}."]
     if event.damaged > NAMED_FILES:
         lines.append(f"* {event.damaged - NAMED_FILES:,} more are in the fixity report.")
     lines += ["", "Check the object again after the repair.", ""]

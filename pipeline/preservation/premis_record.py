@@ -12,9 +12,12 @@ from typing import IO, cast
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
+from pydantic import ValidationError
+
 from pipeline.description import premis
 from pipeline.description.premis import ObjectEvent, PremisFile
 from pipeline.fixity import OF_RECORD, Digest, Digester
+from pipeline.humanize import counted
 from pipeline.inventory.base import (
     FixityProof,
     InventoryFile,
@@ -24,6 +27,7 @@ from pipeline.inventory.base import (
 )
 from pipeline.inventory.description import DISSEMINATION, FAIL, FIXITY_CHECK, PASS
 from pipeline.inventory.recording import REBUILT
+from pipeline.names import quote_name
 from pipeline.outcome import DamagedObject, damaged
 from pipeline.records import now
 from pipeline.storage.base import Storage
@@ -67,7 +71,7 @@ def _of_version(version: InventoryVersion) -> Iterator[ObjectEvent]:
         at=version.created,
         outcome=PASS,
         version=number,
-        detail=f"version {number}{place}: {len(version.files):,} files, {new:,} new",
+        detail=f"version {number}{place}: {counted(len(version.files), 'file')}, {new:,} new",
         note=f"job {version.jid} of batch {version.bid}",
     )
     if version.verified is not None:
@@ -80,7 +84,7 @@ def _of_version(version: InventoryVersion) -> Iterator[ObjectEvent]:
 
 def _as_entered(event: PreservationEvent) -> ObjectEvent:
     notes = [event.note] if event.note else []
-    notes += (f"{file.path or 'description'} of version {file.version}: {file.what}" for file in event.files)
+    notes += (f"{file.place}: {file.what}" for file in event.files)
     if event.type == DISSEMINATION:
         detail, notes = _given_out(event)
     elif event.type == REBUILT:
@@ -119,7 +123,8 @@ def _last_proof(
     """The event of the last complete check; a check that changed the outcome is already entered."""
     if proof.checked is None or proof.damaged or any(event.at == proof.checked for event in entered):
         return ()
-    detail = f"{proof.files:,} files of {proof.versions:,} versions, read again from storage and compared"
+    files, versions = counted(proof.files, "file"), counted(proof.versions, "version")
+    detail = f"{files} of {versions}, read again from storage and compared"
     return (
         ObjectEvent(
             identifier=_identifier(ark, FIXITY_CHECK, proof.checked),
@@ -187,8 +192,8 @@ def _files(known: InventoryObject) -> Iterator[PremisFile]:
                     name=file.path.partition("/")[2],
                     size=file.size,
                     mime_type=file.mime_type,
-                    digest=_digest(file.digest),
-                    declared=_declared(file),
+                    digest=_digest(known.ark, version, file, file.digest),
+                    declared=_declared(known.ark, version, file),
                     formats=_formats(file, events),
                 )
 
@@ -209,14 +214,23 @@ def _formats(file: InventoryFile, events: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(codes))
 
 
-def _digest(text: str) -> Digest:
+def _digest(ark: str, version: InventoryVersion, file: InventoryFile, text: str) -> Digest:
+    """The digest in the row of the file; DamagedObject if it is none, since PREMIS would state it."""
     algorithm, _, value = text.partition(":")
-    return Digest(algorithm=algorithm, value=value)
+    try:
+        return Digest(algorithm=algorithm, value=value)
+    except ValidationError as error:
+        raise damaged(
+            f"the inventory has {quote_name(value)}, which is no {algorithm}, for {quote_name(file.path)} in "
+            f"version {version.number} of {ark}: restore this row of inv_files from a copy of the inventory"
+        ) from error
 
 
-def _declared(file: InventoryFile) -> Digest | None:
+def _declared(ark: str, version: InventoryVersion, file: InventoryFile) -> Digest | None:
     came = file.provenance
-    return None if came is None or came.container or not came.digest else _digest(came.digest)
+    if came is None or came.container or not came.digest:
+        return None
+    return _digest(ark, version, file, came.digest)
 
 
 def _stored_elements(ark: str, version: InventoryVersion, storage: Storage) -> Iterator[Element]:

@@ -121,6 +121,8 @@ def test_the_last_proof_of_the_fixity_schedule_is_an_event(store: Store) -> None
     checked(store, ark)
 
     assert timeline(ark) == [*AFTER_PROCESSING, ("fixity check", "pass")]
+    shown = json.loads(arkline("object", ark, "--no-verify", "--json").stdout)
+    assert "files of 1 version, read again" in shown["timeline"][-1]["detail"]
 
 
 def test_damage_and_its_repair_are_events_with_the_file(store: Store, tmp_path: Path) -> None:
@@ -134,6 +136,18 @@ def test_damage_and_its_repair_are_events_with_the_file(store: Store, tmp_path: 
     text = document(ark, tmp_path)
     (note,) = [note for note in values(text, ".//p:eventOutcomeDetailNote") if "b.txt" in note]
     assert note.startswith("producer/b.txt of version 1: storage has 4 bytes")
+
+
+def test_damage_to_the_description_of_an_object_is_an_event_that_names_no_version(
+    store: Store, tmp_path: Path
+) -> None:
+    ark = stored(store)
+    store.change(ark, "inventory.json.sha512", lambda _: None)
+    checked(store, ark)
+
+    notes = values(document(ark, tmp_path), ".//p:eventOutcomeDetailNote")
+    assert notes[-1].startswith("the description of the object: ")
+    assert notes[-1].endswith("inventory.json.sha512 is missing")
 
 
 def test_the_command_line_shows_the_damage_of_a_failed_event(store: Store) -> None:
@@ -198,6 +212,21 @@ def test_damaged_events_of_a_version_are_not_copied_and_the_document_says_so(
 
     assert premis_events(text) == [("fixity check", "fail"), *AFTER_PROCESSING]
     assert f"system/mrt-premis.xml of version 1 of {ark} is not as it was stored" in text.decode()
+
+
+@pytest.mark.parametrize("change", ["digest_value = '00ff'", "source_digest = 'sha512:00ff'"])
+def test_a_row_of_the_inventory_whose_digest_is_none_is_named_and_refuses_the_document(
+    store: Store, tmp_path: Path, change: str
+) -> None:
+    ark = stored(store)
+    statement = f"UPDATE inv_files SET {change} WHERE pathname = 'producer/a.txt'"
+    store.repository.inventory.database.write(lambda connection: connection.exec_driver_sql(statement))
+
+    refused = arkline("export", ark, "--output", str(tmp_path / "bag"), code=exit_codes.BROKEN_CUSTODY)
+
+    assert "which is no sha512, for 'producer/a.txt' in version 1" in refused.stderr
+    assert "restore this row of inv_files from a copy of the inventory" in refused.stderr
+    assert not (tmp_path / "bag").exists()
 
 
 def test_an_export_is_an_event_and_the_bag_has_all_events_with_it(store: Store, tmp_path: Path) -> None:
