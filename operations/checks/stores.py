@@ -215,6 +215,8 @@ def _of_entries(
     for entry in owned:
         search.tick(1)
         yield from _of_entry(search, entry, stored.get(entry.number))
+    if search.content and owned[-1].number in stored:
+        yield from _of_description(search, owned[-1])
 
 
 def _of_entry(search: Search, entry: Entered, stored: VersionEntry | None) -> Iterator[Comparison]:
@@ -252,9 +254,25 @@ def _bytes_of(search: Search, entry: Entered) -> Iterator[Comparison]:
     except DamagedObject as damage:
         yield _of_version(StoreProblem.UNREADABLE, entry, damage.message)
         return
-    problems = (problem for file in custody.files for problem in file.problems)
-    for problem in islice(problems, 1):
-        yield _of_version(StoreProblem.DAMAGED, entry, problem.what)
+    problems = ((file, problem) for file in custody.files for problem in file.problems)
+    for file, problem in islice(problems, 1):
+        # of bytes that are those of the record, the record has something else wrong: storage must stay
+        as_stored = (
+            file.now is not None and file.storage is not None and file.now.sha512 == file.storage.sha512
+        )
+        gap = StoreProblem.DIFFERENT if as_stored else StoreProblem.DAMAGED
+        yield _of_version(gap, entry, f"{file.path}: {problem.what}")
+
+
+def _of_description(search: Search, newest: Entered) -> Iterator[Comparison]:
+    """Damage to the files in which storage describes the object; a reader and a writer may meet in them."""
+    read = partial(search.storage.problems_of, newest.ark, newest.url)
+    try:
+        problems = read() and read()
+    except DamagedObject as damage:
+        problems = (damage.message,)
+    for problem in problems[:1]:
+        yield _of_version(StoreProblem.DAMAGED, newest, problem)
 
 
 def jobs_of_record(

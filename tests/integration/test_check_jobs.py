@@ -118,7 +118,36 @@ def test_damaged_bytes_are_found_if_the_content_is_read(session: Session, store:
     store.change(ark, "v1/content/producer/a.txt", flip)
 
     assert problems(checked(session, store)) == []
-    assert problems(checked(session, store, content=True)) == [StoreProblem.DAMAGED]
+    (found,) = of_stores(checked(session, store, content=True))
+    assert found.gap is StoreProblem.DAMAGED
+    assert found.reason.startswith("producer/a.txt: storage has 5 bytes")
+
+
+@pytest.mark.parametrize("change", ["full_size = 999", "landed_digest = 'x'"])
+def test_a_wrong_record_of_bytes_that_are_as_stored_is_no_damage_in_storage(
+    session: Session, store: Store, change: str
+) -> None:
+    completed(session, store)
+    statement = f"update inv_files set {change} where pathname = 'producer/a.txt'"
+    store.repository.inventory.database.write(lambda connection: connection.execute(text(statement)))
+
+    (found,) = of_stores(checked(session, store, content=True))
+
+    assert found.gap is StoreProblem.DIFFERENT
+    assert found.reason.startswith("producer/a.txt: it ")
+
+
+@pytest.mark.parametrize("path", ["inventory.json.sha512", "v1/inventory.json"])
+def test_damage_to_the_description_of_an_object_is_found_if_the_content_is_read(
+    session: Session, store: Store, path: str
+) -> None:
+    ark = completed(session, store)
+    store.change(ark, path, flip)
+
+    assert problems(checked(session, store)) == []
+    (found,) = of_stores(checked(session, store, content=True))
+    assert (found.gap, found.ark) == (StoreProblem.DAMAGED, ark)
+    assert path in found.reason
 
 
 def test_the_audit_says_that_a_store_cannot_be_compared(session: Session, store: Store) -> None:
