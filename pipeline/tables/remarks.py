@@ -27,6 +27,8 @@ class RemarkKind(StrEnum):
     SERIAL_DATE = "serial-date"
     SHOWN = "shown"
     """A whole number as the cell shows it, such as 0007, which is read."""
+    DATE_PART = "date-part"
+    """A date that the cell does not show to the day: as much of it is read as the remark's text is long."""
     INEXACT = "inexact"
     """A number with more digits than a spreadsheet program keeps."""
     NUMBER = "number"

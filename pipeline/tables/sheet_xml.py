@@ -1,5 +1,5 @@
 """What the library does not give of a spreadsheet, from its XML: formulas, errors, merged cells, and how
-whole numbers are shown.
+whole numbers and dates are shown.
 
 The library has read the file before, and refused entities. A position that is left out follows the last.
 """
@@ -7,7 +7,8 @@ The library has read the file before, and refused entities. A position that is l
 import io
 import posixpath
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Literal
 from xml.etree import ElementTree
@@ -19,16 +20,25 @@ from pipeline.tables.remarks import Remark, RemarkKind
 
 _MARKED = re.compile(
     rb"""<(?:\w+:)?f[\s/>]|t=["']e["']|:formula=|value-type=["']error["']|-spanned="""
-    rb"""|:min-integer-digits=|:value=["']-?\d{16}"""
+    rb"""|:min-integer-digits=|:value=["']-?\d{16}|:date-value="""
 )
-"""What XLSX and ODS write for a formula, an error or merged cells, and ODS for the format of a number and for
-one of many digits."""
+"""What XLSX and ODS write for a formula, an error or merged cells, and ODS for the format of a number, for
+one of many digits, and for a date."""
 
 _KEPT = 1 << 53
 """Whole numbers up to it are kept with all their digits by a program that computes with doubles."""
 
 _FORMAT = re.compile(r"""((?:"[^"]*"|\\.|[-/ ])*)(0+)((?:"[^"]*"|\\.|[-/ ])*)""")
 """A format of whole numbers: digits of which zeros are shown, between texts."""
+
+_TEXT_OF_FORMAT = re.compile(r"""(?s)"[^"]*"|\\.|_.|\[[^]]*\]|;.*""")
+"""Parts of a format that stand for no number or date: texts, colours, and the format of negative numbers."""
+
+_MONTH, _YEAR = "1911-05", "1911"
+"""Dates of which a cell does not show the day, or the month: dates of this length are read."""
+
+_MONTHS = ("17",)
+"""The numbers of the formats without a day that Excel has without writing them (mmm-yy)."""
 
 _REFERENCE = re.compile(r"[A-Z]{1,3}")
 _TABLE = "{urn:oasis:names:tc:opendocument:xmlns:table:1.0}"
@@ -38,15 +48,17 @@ _CALC = "{urn:org:documentfoundation:names:experimental:calc:xmlns:calcext:1.0}"
 
 
 def cell_remarks(archive: ZipFile, kind: TableFormat, sheet: str) -> Iterator[Remark]:
-    """Remarks about cells with a formula or an error, about whole numbers as they are shown, and about merged
-    cells of ODS.
+    """Remarks about cells with a formula or an error, about whole numbers and dates as they are shown, and
+    about merged cells of ODS.
 
     A formula without a value has the formula as its text; one with a value has no text.
     """
     ods = kind is TableFormat.ODS
     xml = archive.read("content.xml" if ods else _part(archive, sheet))
-    formats = {} if ods else _formats(archive)
-    if formats or _MARKED.search(xml):  # few lists have any, and parsing takes most of the time
+    formats = _Formats() if ods else _formats(archive)
+    if (
+        formats.numbers or formats.dates or _MARKED.search(xml)
+    ):  # few lists have any, and parsing takes most of the time
         yield from _of_ods(xml, sheet) if ods else _of_xlsx(xml, formats)
 
 
@@ -56,24 +68,44 @@ def merged(first: tuple[int, int], last: tuple[int, int]) -> Remark:
     return Remark(RemarkKind.MERGED, *first, text)
 
 
-def _formats(archive: ZipFile) -> dict[str, tuple[str, int, str]]:
-    """Number of a cell's style -> text, digits and text that its whole numbers are shown with."""
+@dataclass(frozen=True)
+class _Formats:
+    """How XLSX shows cells, by the number of their style."""
+
+    numbers: dict[str, tuple[str, int, str]] = field(default_factory=dict)
+    """Text, digits and text of whole numbers."""
+    dates: dict[str, str] = field(default_factory=dict)
+    """_MONTH or _YEAR, for dates that are not shown to the day."""
+
+
+def _formats(archive: ZipFile) -> _Formats:
+    formats = _Formats()
     if "xl/styles.xml" not in archive.namelist():
-        return {}
-    codes, formats = dict[str, str](), dict[str, tuple[str, int, str]]()
+        return formats
+    codes = dict.fromkeys(_MONTHS, "mmm-yy")
     for _, name, element in _elements(archive.read("xl/styles.xml")):
         if name == "numFmt":
             codes[element.get("numFmtId", "")] = element.get("formatCode", "")
         elif name == "cellXfs":
             for number, style in enumerate(element):
-                match = _FORMAT.fullmatch(codes.get(style.get("numFmtId", ""), ""))
-                if match:
+                code = codes.get(style.get("numFmtId", ""), "")
+                if match := _FORMAT.fullmatch(code):
                     before, after = (re.sub(r'"|\\(.)', r"\1", text) for text in (match[1], match[3]))
-                    formats[str(number)] = (before, len(match[2]), after)
+                    formats.numbers[str(number)] = (before, len(match[2]), after)
+                elif part := _date_shown(code):
+                    formats.dates[str(number)] = part
     return formats
 
 
-def _of_xlsx(xml: bytes, formats: Mapping[str, tuple[str, int, str]]) -> Iterator[Remark]:
+def _date_shown(code: str) -> str:
+    """_MONTH or _YEAR, if a format shows of a date only that; empty for others."""
+    signs = set(_TEXT_OF_FORMAT.sub("", code).lower())
+    if "y" not in signs or not signs.isdisjoint("dhs0#?"):
+        return ""
+    return _MONTH if "m" in signs else _YEAR
+
+
+def _of_xlsx(xml: bytes, formats: _Formats) -> Iterator[Remark]:
     row = 0
     for _, name, element in _elements(xml):
         if name == "row":
@@ -82,7 +114,7 @@ def _of_xlsx(xml: bytes, formats: Mapping[str, tuple[str, int, str]]) -> Iterato
             element.clear()
 
 
-def _of_xlsx_row(row: int, element: Element, formats: Mapping[str, tuple[str, int, str]]) -> Iterator[Remark]:
+def _of_xlsx_row(row: int, element: Element, formats: _Formats) -> Iterator[Remark]:
     column = -1
     for cell in element:
         place = _REFERENCE.match(cell.get("r", ""))
@@ -95,7 +127,9 @@ def _of_xlsx_row(row: int, element: Element, formats: Mapping[str, tuple[str, in
             yield Remark(RemarkKind.FORMULA, row, column)
         elif formula is not None and kind != "str":  # the value of a text may be empty
             yield Remark(RemarkKind.NO_VALUE, row, column, f"={formula}")
-        if kind in (None, "n") and value and (shown := formats.get(cell.get("s", ""))):
+        if part := formats.dates.get(cell.get("s", "")):
+            yield Remark(RemarkKind.DATE_PART, row, column, part)
+        if kind in (None, "n") and value and (shown := formats.numbers.get(cell.get("s", ""))):
             before, digits, after = shown
             number = float(value)
             if 0 <= number < EXACT and number.is_integer():
@@ -130,10 +164,24 @@ def _of_ods_row(row: int, element: Element) -> Iterator[Remark]:
             shown = "".join(part.text or "" for part in cell.iterfind(f"{_TEXT}p"))
             if _shows(shown, cell.get(f"{_OFFICE}value", "-1")):
                 yield Remark(RemarkKind.SHOWN, row, column, shown)
+        elif part := _part_shown(cell):
+            yield Remark(RemarkKind.DATE_PART, row, column, part)
         rows, columns = _count(cell, "rows-spanned"), _count(cell, "columns-spanned")
         if rows > 1 or columns > 1:
             yield merged((row, column), (row + rows - 1, column + columns - 1))
         column += _count(cell, "columns-repeated")
+
+
+def _part_shown(cell: Element) -> str:
+    """_MONTH or _YEAR, if an ODS cell shows of its date only that."""
+    date = re.match(r"(\d{4})-(\d\d)-\d\d", cell.get(f"{_OFFICE}date-value", ""))
+    shown = "".join(part.text or "" for part in cell.iterfind(f"{_TEXT}p"))
+    if date is None or date[1] not in shown:
+        return ""
+    rest = shown.replace(date[1], "", 1)
+    if not re.search(r"\w", rest):
+        return _YEAR
+    return _MONTH if re.fullmatch(rf"[^\w]*(?:[^\W\d_]{{3,}}|0?{int(date[2])})[^\w]*", rest) else ""
 
 
 def _shows(shown: str, value: str) -> bool:

@@ -44,6 +44,9 @@ _DAMAGED = (
 _AS_TEXT = (RemarkKind.ERROR, RemarkKind.SHOWN)
 """Remarks whose text is that of the cell, in place of the library's value."""
 
+_OF_TEXT = (*_AS_TEXT, RemarkKind.DATE_PART)
+"""Remarks that decide on a cell's text, and are not for people."""
+
 _Value = int | float | str | bool | time | date | datetime | timedelta
 
 
@@ -81,7 +84,7 @@ def _read(data: bytes, kind: TableFormat, choice: str) -> Sheet:
         with ZipFile(io.BytesIO(data)) as archive:
             cells += sheet_xml.cell_remarks(archive, kind, name)
     rows = {row.number: row for row in within_limits(_rows(values, cells))}
-    above += (_with_value(remark, rows) for remark in cells if remark.kind not in _AS_TEXT)
+    above += (_with_value(remark, rows) for remark in cells if remark.kind not in _OF_TEXT)
     above += _numbers(values, cells)
     return Sheet(kind, tuple(rows.values()), tuple(above), sheets=names, name=name)
 
@@ -97,11 +100,13 @@ def _check_size(data: bytes) -> None:
 
 
 def _rows(values: list[list[_Value]], cells: list[Remark]) -> Iterator[TableRow]:
-    """The rows with text: of an error, for which the library gives nothing or 0, and as numbers are shown."""
+    """The rows with text: of an error, for which the library gives nothing or 0, and as numbers and dates are
+    shown."""
     shown: dict[int, dict[int, str]] = {}
     for remark in cells:
-        if remark.kind in _AS_TEXT:
-            shown.setdefault(remark.row, {})[remark.column] = remark.text
+        text_of = remark.text if remark.kind in _AS_TEXT else _part_of_date(values, remark)
+        if text_of:
+            shown.setdefault(remark.row, {})[remark.column] = text_of
     for number, row in enumerate(values, 1):
         if number not in shown and row.count("") == len(row):
             continue
@@ -113,6 +118,15 @@ def _rows(values: list[list[_Value]], cells: list[Remark]) -> Iterator[TableRow]
             del texts[-1]
         if texts:
             yield TableRow(number, tuple(texts))
+
+
+def _part_of_date(values: list[list[_Value]], remark: Remark) -> str:
+    """What a cell shows of its date; empty if the remark is not about that."""
+    inside = remark.row <= len(values) and remark.column < len(values[remark.row - 1])
+    value = values[remark.row - 1][remark.column] if inside else ""
+    if remark.kind is not RemarkKind.DATE_PART or not isinstance(value, date):
+        return ""
+    return value.isoformat()[: len(remark.text)]
 
 
 def _numbers(values: list[list[_Value]], cells: list[Remark]) -> Iterator[Remark]:

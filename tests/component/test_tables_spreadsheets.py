@@ -442,6 +442,61 @@ def test_a_number_of_more_digits_than_excel_keeps_is_whole_and_pointed_out(
     assert [is_error(remark, table.field(remark.column)) for remark in remarks] == [True] * 3 + [False] * 3
 
 
+DATES = [
+    ("mmm-yy", "1911-05"),
+    ("[$-407]MMMM\\ YYYY;@", "1911-05"),
+    ("mm/yyyy", "1911-05"),
+    ("yyyy", "1911"),
+    ('"dated" yyyy', "1911"),
+    ("dd.mm.yyyy", "1911-05-01"),
+    ("d-mmm", "1911-05-01"),
+    ("yyyy\\ h:mm", "1911-05-01"),
+]
+
+
+def test_a_date_has_no_day_or_month_that_its_cell_does_not_show(read: Callable[..., TableContent]) -> None:
+    data = io.BytesIO()
+    with xlsxwriter.Workbook(data, {"in_memory": True}) as book:
+        sheet = book.add_worksheet()
+        sheet.write_row(0, 0, ["File", "Date"])
+        formats: list[str | int] = [*(code for code, _ in DATES), 17]  # 17 is mmm-yy, without its code
+        for row, code in enumerate(formats, 1):
+            sheet.write_string(row, 0, "a.jpg")
+            sheet.write_datetime(row, 1, datetime(1911, 5, 1), book.add_format({"num_format": code}))  # noqa: DTZ001
+
+    table = read(data.getvalue())
+
+    assert [row.cells[1] for row in table.rows] == [*(date for _, date in DATES), "1911-05"]
+    assert said(table) == []
+
+
+@pytest.mark.parametrize(
+    ("shown", "date"),
+    [
+        ("Mai 1911", "1911-05"),
+        ("05/1911", "1911-05"),
+        ("1911", "1911"),
+        ("1. Mai 1911", "1911-05-01"),
+        ("01.05.1911", "1911-05-01"),
+        ("1911-05-01", "1911-05-01"),
+        ("2. Quartal 1911", "1911-05-01"),
+        ("Mai 11", "1911-05-01"),
+    ],
+)
+def test_a_date_of_libreoffice_has_no_day_or_month_that_its_cell_does_not_show(
+    read: Callable[..., TableContent], shown: str, date: str
+) -> None:
+    cell = (
+        '<table:table-cell office:value-type="date" office:date-value="1911-05-01">'
+        f"<text:p>{shown}</text:p></table:table-cell>"
+    )
+    rows = ods_row(*ods_text("File", "Date")) + ods_row(*ods_text("a.jpg"), cell)
+
+    table = read(ods(f'<table:table table:name="List">{rows}</table:table>'), name="list.ods")
+
+    assert table.rows[0].cells[1] == date
+
+
 @pytest.mark.parametrize(
     ("value", "shown", "is_exact"),
     [
