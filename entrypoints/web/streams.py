@@ -161,7 +161,9 @@ def stream(
         scope, unsubscribe = scope_of(caller), board.subscribe(wake)
         try:
             news = board.changes_since(last_event_id, scope)
-            yield f"retry: {RETRY_MS}\nid: {news.last}\nevent: {'reset' if news.reset else 'open'}\n".encode()
+            # a client that is cut off here asks from this id on: what it missed is still to come
+            at = news.last if news.reset or not last_event_id else last_event_id
+            yield f"retry: {RETRY_MS}\nid: {at}\nevent: {'reset' if news.reset else 'open'}\n".encode()
             yield b"data: {}\n\n"
             while not streams.closed:
                 for change in news.changes:
