@@ -56,9 +56,8 @@ def cell_remarks(archive: ZipFile, kind: TableFormat, sheet: str) -> Iterator[Re
     ods = kind is TableFormat.ODS
     xml = archive.read("content.xml" if ods else _part(archive, sheet))
     formats = _Formats() if ods else _formats(archive)
-    if (
-        formats.numbers or formats.dates or _MARKED.search(xml)
-    ):  # few lists have any, and parsing takes most of the time
+    # few lists have any, and parsing takes most of the time
+    if formats.numbers or formats.dates or _MARKED.search(xml):
         yield from _of_ods(xml, sheet) if ods else _of_xlsx(xml, formats)
 
 
