@@ -26,7 +26,7 @@ from pipeline.states import BATCH, JOB, BatchState, JobState, Queue, Task
 from tasks import transport
 from tasks.logs import log
 from tasks.redis_keys import OWN_TURN, client, lists_of, step_of
-from tasks.transport import MAX_MESSAGE, Foreign, ticket_in
+from tasks.transport import MAX_MESSAGE, Foreign
 from zkstate.queue import fairness
 
 _SHORT = {"max_retries": 2, "interval_start": 0.1, "socket_timeout": 1, "socket_connect_timeout": 1}
@@ -204,9 +204,11 @@ class Queued:
     """The messages that wait in Redis."""
 
     tickets: frozenset[tuple[str, int]]
-    """(id, epoch) of every ticket, and of every failed job whose callback is to be delivered."""
+    """(id, epoch) of every ticket."""
     foreign: int = 0
     """Messages that arkline did not send, and keys of another type in the place of a queue."""
+    callbacks: frozenset[tuple[str, int]] = frozenset()
+    """(JID, epoch) of every failure whose callback is to be delivered."""
 
 
 def read_queues(settings: Settings) -> Queued:
@@ -217,13 +219,14 @@ def read_queues(settings: Settings) -> Queued:
     except redis.RedisError as error:
         raise OperationalError(str(error)) from error
     tickets: set[tuple[str, int]] = set()
+    callbacks: set[tuple[str, int]] = set()
     for item in items:
         try:
-            if ticket := ticket_in(item):
-                tickets.add(ticket)
+            if about := transport.read(item):
+                (tickets if about.is_ticket else callbacks).add((about.id, about.epoch))
         except Foreign:
             foreign += 1
-    return Queued(frozenset(tickets), foreign)
+    return Queued(frozenset(tickets), foreign, frozenset(callbacks))
 
 
 def try_write(settings: Settings) -> None:

@@ -17,7 +17,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial, wraps
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 import celery.app.control
 import kombu.transport.redis
@@ -151,18 +151,24 @@ def check(message: object) -> None:
     _arguments(_parsed(_ENVELOPE.validate_python, message, "not in Celery's form"))
 
 
-def ticket_in(raw: bytes) -> tuple[str, int] | None:
-    """(id, epoch) of the ticket or of the failed job in a queue item; None if its task takes neither.
+class About(NamedTuple):
+    """What a message is about: a job or a batch in an epoch."""
 
-    Foreign as in `check`.
-    """
+    id: str
+    epoch: int
+    is_ticket: bool
+    """False for the callback of a failed job."""
+
+
+def read(raw: bytes) -> About | None:
+    """What a queue item is about; None for scheduled work. Foreign as in `check`."""
     if len(raw) > MAX_MESSAGE:
         raise Foreign(f"{len(raw):,} bytes, more than {MAX_MESSAGE:,}")
     match _arguments(_parsed(_ENVELOPE.validate_json, raw, "not in Celery's form")):
         case (_Ticket() as ticket,):
-            return ticket.id, ticket.epoch
+            return About(ticket.id, ticket.epoch, is_ticket=True)
         case (str() as jid, int() as epoch):
-            return jid, epoch
+            return About(jid, epoch, is_ticket=False)
         case _:
             return None
 

@@ -188,7 +188,7 @@ def _sweep(context: WorkerContext, session: Session, clock: ServerClock) -> None
         with giving_up(context, locks=False, bid=bid):
             fail_exhausted_batch(context, session, bid)
     for owed in callbacks.due(session, sweep.clock, partial(sweep.page, "callbacks")):
-        if (owed.jid, owed.epoch) not in live and callbacks.claim(session, owed):
+        if (owed.jid, owed.epoch) not in queued.callbacks and callbacks.claim(session, owed):
             dispatch_failure_callback(context.app, owed.jid, owed.epoch)
     sweep.save()
 

@@ -88,9 +88,10 @@ class Broker:
         """As tasks.broker.read_queues."""
         if not self.answers:
             raise OperationalError("Redis does not answer")
-        hints = [message.arguments[0] for message in self._messages if message.arguments]
-        tickets = {(hint["id"], hint["epoch"]) for hint in hints if isinstance(hint, dict)}
-        return Queued(frozenset(tickets))
+        arguments = [message.arguments for message in self._messages if message.arguments]
+        tickets = {(hint["id"], hint["epoch"]) for hint, *_ in arguments if isinstance(hint, dict)}
+        callbacks = {(jid, epochs[0]) for jid, *epochs in arguments if epochs}
+        return Queued(frozenset(tickets), callbacks=frozenset(callbacks))
 
     # --- the commands and scripts that production code uses of Redis
 
