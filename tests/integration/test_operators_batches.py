@@ -22,6 +22,7 @@ from tasks.broker import read_queues
 from tests.support import planting
 from tests.support.operators import ANN
 from zkstate import paths
+from zkstate.care.audit import audit
 from zkstate.connection.session import Session
 from zkstate.errors import Stale
 from zkstate.record import batches, creation, deletion, jobs
@@ -145,6 +146,47 @@ def test_a_deleted_batch_leaves_tombstones_of_itself_and_its_jobs(session: Sessi
     assert [(job["jid"], job["message"]) for job in report["deleted"]] == [(jid, "because") for jid in jids]
     assert not report["failed"]
     assert [job.jid for job in jobs_of(site.inventory(), batch.bid)] == jids
+
+
+def test_a_batch_is_not_deleted_if_one_of_its_jobs_is_resumed_while_tombstones_are_written(
+    session: Session, site: Site
+) -> None:
+    batch = planting.batch_in(session, BatchState.FAILED)
+    (jid,) = batches.all_jobs(session, batch.bid)
+
+    def resume(*_: float) -> None:
+        if jobs.load(session, jid).status.status is JobState.FAILED:
+            act(site, ANN, jid, Event.RESUME, feeding=False)
+
+    with pytest.raises(IllegalTransition, match=f"1 job of {batch.bid} has not ended"):
+        act(site, ANN, batch.bid, Event.DELETE, reason="because", run=Run(resume))
+
+    assert batches.load(session, batch.bid) == batch
+    assert jobs.load(session, jid).status.status is not JobState.FAILED
+    assert audit(session) == ()
+
+
+def test_no_job_is_resumed_whose_batch_is_deleted_after_the_operator_was_admitted(
+    session: Session, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batch = planting.batch_in(session, BatchState.FAILED)
+    (jid,) = batches.all_jobs(session, batch.bid)
+    state_of = batches.state_of
+
+    def late(session: Session, bid: str) -> BatchState:
+        state = state_of(session, bid)
+        if state is not BatchState.DELETED:
+            batches.move(session, batch, BatchMove(Event.DELETE, "bob", lock=Lock.FREE))
+        return state
+
+    monkeypatch.setattr(batches, "state_of", late)
+
+    with pytest.raises(IllegalTransition, match=f"its batch {batch.bid} is being deleted"):
+        act(site, ANN, jid, Event.RESUME, feeding=False)
+
+    assert audit(session) == ()
+    assert deletion.remove_batch(session, batches.load(session, batch.bid))
+    assert session.children(paths.BATCHES) == session.children(paths.JOBS) == []
 
 
 def test_what_a_deleted_batch_has_stored_stays_completed_in_its_report(session: Session, site: Site) -> None:

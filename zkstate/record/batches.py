@@ -368,6 +368,7 @@ def move(session: Session, batch: Batch, request: BatchMove) -> Batch:
         *_start(batch, request),
         *_put_report(batch, report),
         *_open_or_close(batch, target),
+        *_refuse_unended(batch, target),
         *extended.operations,
         *record.lock_operations(session, batch, request.lock),
     )
@@ -412,6 +413,13 @@ def _open_or_close(batch: Batch, target: BatchState) -> tuple[Operation, ...]:
     if is_open and not was_open:
         return (Create(path),)
     return ()
+
+
+def _refuse_unended(batch: Batch, target: BatchState) -> tuple[Operation, ...]:
+    """Operations that fail with Stale if a job has not ended, and after which none can be resumed."""
+    if target is not BatchState.DELETED or not BATCH.facts[batch.status.status].split:
+        return ()
+    return (Delete(paths.bucket(batch.bid, Bucket.PROCESSING), role=Role.FENCE),)
 
 
 def finish_split(session: Session, batch: Batch) -> Batch:

@@ -68,8 +68,10 @@ def unended(counting: Sequence[Operation], results: Sequence[Any]) -> dict[str, 
 
 
 def change_bucket(job: Job, target: Bucket) -> tuple[Operation, ...]:
+    """Operations that change the job's entry in its batch; Stale for a resume if the batch is deleted."""
+    role = Role.FENCE if target is Bucket.PROCESSING else Role.PLAIN
     return (
-        Create(paths.batch_entry(job.bid, target, job.jid)),
+        Create(paths.batch_entry(job.bid, target, job.jid), role=role),
         Delete(paths.batch_entry(job.bid, bucket(job.status.status), job.jid)),
     )
 
