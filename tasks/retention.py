@@ -15,7 +15,7 @@ from pipeline.inventory.archive import archive_batch, archive_jobs, find_jobs
 from pipeline.inventory.sql import SqlInventory
 from pipeline.names import NotAnUpload, is_upload, parse_upload_url
 from pipeline.notify.batch_report import BatchReport, JobOutcome, compose_report
-from pipeline.outcome import AttemptOver, ServiceDown
+from pipeline.outcome import ServiceDown
 from pipeline.profiles.profile import ProfileError, Profiles
 from pipeline.records import Batch, Job, number_of
 from pipeline.settings import Settings
@@ -30,7 +30,7 @@ from tasks.worker_context import WorkerContext
 from zkstate.connection.clock import ServerClock
 from zkstate.connection.locks import AttemptGuard
 from zkstate.connection.session import Session
-from zkstate.errors import Busy, Corrupt, Missing, Stale, Unreachable
+from zkstate.errors import Busy, Corrupt, Missing, Stale
 from zkstate.fleet import counters
 from zkstate.queue import listings, queue
 from zkstate.queue.listings import KeptBatch, Unreadable
@@ -291,8 +291,10 @@ downloads all of it again."""
 
 def _empty(context: WorkerContext, session: Session, jid: str) -> None:
     guard = AttemptGuard(session, context.stopping)
+    locked = False
     try:
         with jobs.emptying(session, jid, BY) as job:
+            locked = True
             guard.watch_lock(lock_path(job))
             workspace = Workspace.of(job, context.settings.working)
             stored = job.status.last_successful_status in _STORED
@@ -300,9 +302,10 @@ def _empty(context: WorkerContext, session: Session, jid: str) -> None:
                 guard.check()
                 shutil.rmtree(folder, ignore_errors=True)
             remove_if_empty(workspace.folder.parent)
-    except (Stale, Busy, Missing, Corrupt):
-        return  # it was resumed or deleted meanwhile
-    except (AttemptOver, Unreachable):
-        context.drop_session()  # a lock must not outlive the work that it protects
+    except BaseException as error:
+        if locked:
+            context.drop_session()  # a lock must not outlive the work that it protects
+        elif isinstance(error, Stale | Busy | Missing | Corrupt):
+            return  # it was resumed or deleted meanwhile
         raise
     log().warning("removed the content of a job that does not run", jid=jid)

@@ -20,14 +20,15 @@ from pipeline.records import Job
 from pipeline.settings import Settings
 from pipeline.states import Event, FailureKind, IllegalTransition, JobState, Room
 from pipeline.working_storage import capacity, mount
-from tasks import app
+from tasks import app, retention
 from tasks.scheduled import beat
 from tests.support import planting
 from tests.support.operators import ANN
+from zkstate import paths
 from zkstate.care.audit import audit
 from zkstate.connection.locks import single_flight
 from zkstate.connection.session import Session
-from zkstate.errors import Stale
+from zkstate.errors import Corrupt, Stale
 from zkstate.record import batches, jobs, space
 from zkstate.record.jobs import JobMove
 from zkstate.record.record import Lock
@@ -273,6 +274,25 @@ def test_a_job_that_gave_up_its_content_is_resumed_where_it_gets_room_again(
     assert space.promised(session).bytes == 900
     recheck(session, small)
     assert state(session, old) is JobState.PROVISIONING
+    assert audit(session) == ()
+
+
+def test_a_job_whose_reservation_cannot_be_released_does_not_stay_locked(
+    session: Session, small: Settings
+) -> None:
+    failed = fail(session, job_with(session, small, 300, 300), FailureKind.SYSTEM)
+    context = app.make_context(small)
+    own = context.session()
+    session.ask(session.zk.set_async, paths.SPACE, b"damaged")
+    try:
+        with pytest.raises(Corrupt):
+            retention._empty(context, own, failed.jid)
+
+        assert session.exists(paths.job_lock(failed.jid)) is None
+    finally:
+        context.drop_session()
+    space.correct_sum(session)
+    act(Site(small, session), ANN, failed.jid, Event.RESUME, feeding=False)
     assert audit(session) == ()
 
 
