@@ -227,6 +227,7 @@ class _Progress:
         self._on_version = on_version
         self._current = -1
         self._found = 0
+        self._said: set[CheckVerdict] = set()
         self.version: str | None = None
         self.supposed: str | None = None
         """The version from an earlier request; the process reports a new version before it takes a file."""
@@ -237,7 +238,10 @@ class _Progress:
         self._complete()
         if number != self._current + 1 or number >= len(self._files):
             raise _Died(Obstacle.INVALID_ANSWER, f"the check took file {number} after file {self._current}")
-        self._current, self._found = number, 0
+        self._begin(number)
+
+    def _begin(self, number: int) -> None:
+        self._current, self._found, self._said = number, 0, set()
 
     def learn(self, version: str) -> None:
         if self._current >= 0:
@@ -248,11 +252,6 @@ class _Progress:
     def find(self, verdict: str, code: str, message: str) -> None:
         if self._current < 0:
             raise _Died(Obstacle.INVALID_ANSWER, "the check reported a finding before it took a file")
-        self._found += 1
-        if self._found > FINDINGS_OF_A_FILE:
-            return
-        if self._found == FINDINGS_OF_A_FILE:
-            message = f"and further findings, which are not kept: {message}"
         file = self._files[self._current]
         try:
             finding = CheckFinding(
@@ -263,6 +262,16 @@ class _Progress:
             )
         except (ValueError, ValidationError) as error:
             raise _Died(Obstacle.INVALID_ANSWER, f"no finding: {verdict!r:.100}") from error
+        if finding.verdict in self._said:
+            # each verdict that the file does not have yet has a place: the worst one must not be dropped
+            room = FINDINGS_OF_A_FILE - self._found - (len(CheckVerdict) - len(self._said))
+            if room <= 0:
+                return
+            if room == 1:
+                message = one_line(f"and further findings, which are not kept: {message}")[:MESSAGE_LIMIT]
+                finding = finding.model_copy(update={"message": message})
+        self._said.add(finding.verdict)
+        self._found += 1
         self._on_finding(file, finding)
 
     def service_died(self) -> None:
@@ -279,7 +288,7 @@ class _Progress:
     def give_up(self, message: str) -> None:
         """No file is checked any more."""
         for number in range(len(self._files)):
-            self._current, self._found = number, 0
+            self._begin(number)
             self.find(CheckVerdict.UNCHECKED, Obstacle.CRASHED, message)
 
     def end(self) -> None:
@@ -287,7 +296,7 @@ class _Progress:
         self._make_sure_of_version()
         self._complete()
         while self._current + 1 < len(self._files):
-            self._current, self._found = self._current + 1, 0
+            self._begin(self._current + 1)
             self._complete()
 
     def _make_sure_of_version(self) -> None:

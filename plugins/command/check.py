@@ -128,5 +128,5 @@ def _said(file: CheckedFile, verdict: CheckVerdict, line: bytes) -> CheckFinding
             code=str(values.get("code", ""))[:CODE_LIMIT],
             message=str(values.get("message", ""))[:MESSAGE_LIMIT],
         )
-    except (ValueError, ValidationError):
+    except (ValueError, ValidationError, RecursionError):
         return None

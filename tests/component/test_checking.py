@@ -12,7 +12,7 @@ import pytest
 
 from pipeline.attempt import UNATTENDED, CheckedAttempt
 from pipeline.checking.process import Checker, Opening
-from pipeline.checks import CheckedFile, CheckFinding, CheckVerdict
+from pipeline.checks import FINDINGS_OF_A_FILE, CheckedFile, CheckFinding, CheckVerdict
 from pipeline.decoding import limits
 from pipeline.outcome import AttemptOver, Service, ServiceDown
 from tests.support import guests
@@ -177,6 +177,20 @@ def test_a_check_that_fails_before_its_first_file_says_of_each_why_it_is_not_che
 
     assert verdicts(found) == dict.fromkeys(texts, ("unchecked", "crashed"))
     assert {finding.message for finding in found} == {"NameError: name 'scaner' is not defined"}
+
+
+@pytest.mark.parametrize(
+    ("text", "last"),
+    [("list: parts", ("found", "Test.Part")), ("list: parts, and fail", ("unchecked", "crashed"))],
+)
+def test_of_very_many_findings_of_a_file_the_bad_one_is_kept(
+    checker: Checker, tmp_path: Path, text: str, last: tuple[str, str]
+) -> None:
+    found = checked(checker, tmp_path, {"a": text, "b": "good"})
+
+    assert verdicts(found) == {"a": last, "b": ("fine", "")}
+    assert len(found) <= FINDINGS_OF_A_FILE + 1
+    assert [finding.code for finding in found if "which are not kept" in finding.message] == ["part-17"]
 
 
 def test_what_a_check_prints_is_no_answer(checker: Checker, tmp_path: Path) -> None:

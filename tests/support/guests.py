@@ -114,6 +114,15 @@ def _kill(file: CheckedFile, context: CheckContext) -> Iterator[Any]:
     raise ServiceDied("the service ended in the middle of the file")
 
 
+def _list(file: CheckedFile, context: CheckContext) -> Iterator[Any]:
+    """A finding for each of many parts of the file, the last of which is bad, or at which the check fails."""
+    for number in range(100):
+        yield CheckFinding(path=file.path, verdict=CheckVerdict.FINE, code=f"part-{number}")
+    if "fail" in file.source.read_text(encoding="utf-8"):
+        yield from _fail(file, context)
+    yield CheckFinding(path=file.path, verdict=CheckVerdict.FOUND, code="Test.Part")
+
+
 def tried(file: CheckedFile, attempts: dict[str, Any]) -> Iterator[Any]:
     """What a hostile check gets for each of its attempts."""
     for name, attempt in attempts.items():
@@ -183,6 +192,7 @@ MISDEEDS = {
     "say nothing": _say_nothing,
     "print": _print,
     "leave": _leave,
+    "list": _list,
     "kill": _kill,
     "attack": _attack,
     "exit": _exit,
