@@ -235,9 +235,10 @@ class Profile(BaseModel):
         description="a URL that begins with http:// or https://",
     )
     priority: Priority | None = Field(None, description="a number from 0 (most urgent) to 99")
-    object_type: str = Field("MRT-curatorial", description="a text such as MRT-curatorial")
-    object_role: str = Field("MRT-content", description="a text such as MRT-content")
-    aggregate_role: str = Field("MRT-none", description="a text such as MRT-none")
+    # as many as the columns of the inventory: PostgreSQL would refuse the version after it is stored
+    object_type: str = Field("MRT-curatorial", max_length=32, description="at most 32 characters")
+    object_role: str = Field("MRT-content", max_length=32, description="at most 32 characters")
+    aggregate_role: str = Field("MRT-none", max_length=64, description="at most 64 characters")
     suppress_dublin_core_local_id: bool = Field(False, description="true or false")
     new_versions: bool = Field(
         False,

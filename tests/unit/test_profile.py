@@ -2,8 +2,10 @@ from pathlib import Path
 
 import pytest
 import yaml
+from sqlalchemy import Column, String
 
 from pipeline.errors import Action, Remedy
+from pipeline.inventory import tables
 from pipeline.profiles.profile import ProfileError, Profiles, Suppression, UnknownProfile, read_profile
 from pipeline.records import ResponseType
 
@@ -251,3 +253,23 @@ def test_a_known_profile_is_read_without_a_list_of_all(
     monkeypatch.setattr(profiles, "names", lambda: pytest.fail("the folder was listed"))
 
     assert profiles.get("demo").name == "demo"
+
+
+@pytest.mark.parametrize(
+    ("field", "column"),
+    [
+        ("object_type", tables.objects.c.object_type),
+        ("object_role", tables.objects.c.role),
+        ("aggregate_role", tables.objects.c.aggregate_role),
+    ],
+)
+def test_a_kind_that_the_inventory_has_no_room_for_is_refused(
+    profiles: Profiles, field: str, column: Column[str]
+) -> None:
+    assert isinstance(column.type, String)
+    limit = column.type.length or 0
+    put(profiles, **{field: "x" * limit})
+    assert getattr(profiles.get("demo"), field) == "x" * limit
+
+    put(profiles, **{field: "x" * (limit + 1)})
+    assert f"{field}; expected at most {limit} characters" in refusal(profiles)
