@@ -18,7 +18,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 
 from operations.doctor.line import Line, line, release, unknown
-from pipeline.file_system import opened, write_all
+from pipeline.file_system import is_full, opened, write_all
 from pipeline.settings import SECRETS, Settings, ignored_settings
 from pipeline.working_storage import capacity
 
@@ -124,7 +124,8 @@ def folder(settings: Settings, path: Path, use: Path) -> Iterator[Line]:
         finally:
             shutil.rmtree(trial)
     except OSError as error:
-        yield line("writing", f"{place} cannot be written: {error.strerror}", MOUNT, wrong=True)
+        step = f"enlarge it, or remove files of other programs {STORAGE}" if is_full(error) else MOUNT
+        yield line("writing", f"{place} cannot be written: {error.strerror}", step, wrong=True)
     yield from _space(settings, path)
 
 

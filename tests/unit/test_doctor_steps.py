@@ -1,10 +1,13 @@
 """What doctor says to do: each step names a heading of the operators' pages."""
 
+import errno
+import os
 import re
 from pathlib import Path
 
 import pytest
 
+from operations.doctor import host
 from operations.doctor.fleet import OWN_LINES, todo
 from operations.doctor.line import Verdict, clock
 from operations.fleet import health
@@ -16,6 +19,7 @@ from operations.reasons import Reason
 from pipeline.errors import Remedy
 from pipeline.outcome import Service
 from pipeline.records import now
+from pipeline.settings import Settings
 from tests.unit.test_docs import anchors
 from zkstate.fleet.holds import Hold
 from zkstate.fleet.notes import FixityStatus
@@ -80,3 +84,19 @@ def test_only_a_difference_beyond_the_uncertainty_counts(
     ahead: float, uncertain: float, verdict: Verdict
 ) -> None:
     assert clock("clock", ahead, uncertain).verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("number", "todo"),
+    [(errno.ENOSPC, "enlarge it"), (errno.EDQUOT, "enlarge it"), (errno.EROFS, "mount it")],
+)
+def test_a_full_disk_is_to_be_enlarged_and_not_to_be_mounted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, todo: str
+) -> None:
+    def refuse(descriptor: int, content: bytes) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(host, "write_all", refuse)
+    lines = {line.name: line for line in host.folder(Settings(home=tmp_path), tmp_path, tmp_path)}
+
+    assert (lines["writing"].verdict, lines["writing"].step.startswith(todo)) == (Verdict.FAULT, True)
