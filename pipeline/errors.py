@@ -91,7 +91,7 @@ class Action(Documented):
     FIX_BROKER = (
         "fix-broker",
         "Have Redis accept writes, as its message says: end its replication (replicaof no one), raise its "
-        "maxmemory, or give it disk space.",
+        "maxmemory, give it disk space, or correct the user and the password in ARKLINE_BROKER_URL.",
     )
     CHANGE_PREFIX = (
         "change-prefix",

@@ -229,8 +229,12 @@ def read_queues(settings: Settings) -> Queued:
     return Queued(frozenset(tickets), foreign, frozenset(callbacks))
 
 
+REFUSALS = (redis.ResponseError, redis.AuthenticationError)
+"""Answers of Redis; to redis-py a refused password is one of the errors of a connection."""
+
+
 def try_write(settings: Settings) -> None:
-    """Test a write; redis.ResponseError if Redis only answers reads, as a replica or when out of memory."""
+    """Test a write; one of REFUSALS if Redis refuses it, as a replica or by the rights of its user."""
     client(settings).set(f"{settings.broker_prefix}written", 1, px=WRITTEN_FOR)
 
 

@@ -27,6 +27,7 @@ from pipeline.inventory.engine import first_line, new_engine
 from pipeline.notify.mail import SmtpMailer, open_mailer
 from pipeline.working_storage.capacity import in_units
 from tasks import redis_facts
+from tasks.broker import REFUSALS
 from zkstate.connection import server_facts, transaction
 from zkstate.connection.session import START
 
@@ -124,8 +125,11 @@ def broker(settings: Settings) -> Iterator[Line]:
     try:
         facts, ahead = redis_facts.info(settings), redis_facts.clock_difference(settings)
     except redis.RedisError as error:
-        message = f"Redis at {broker_address(settings)} does not answer: {error}"
-        raise ServiceUnreachable(message).with_remedies(Remedy(Action.START_BROKER)) from error
+        refused = isinstance(error, REFUSALS)
+        what = "refuses" if refused else "does not answer"
+        message = f"Redis at {broker_address(settings)} {what}: {error}"
+        action = Action.FIX_BROKER if refused else Action.START_BROKER
+        raise ServiceUnreachable(message).with_remedies(Remedy(action)) from error
     version = str(facts.get("valkey_version") or facts["redis_version"])
     shown = f"{facts.get('server_name', 'redis')} {version}"
     yield release("version", "Redis or Valkey", version, SERVERS, shown)

@@ -106,7 +106,7 @@ def ask_broker(site: Site) -> Broker:
                 None, Obstacle(reason=Reason.BROKER_FOREIGN, waits_for=address, message=message), at
             )
         queued = broker.read_queues(settings)
-    except redis.ResponseError as error:  # Redis's own words: a replica, out of memory, a wrong password
+    except broker.REFUSALS as error:  # Redis's own words: a replica, out of memory, a wrong password
         return Broker(None, Obstacle(reason=Reason.BROKER_REFUSES, waits_for=address, message=str(error)), at)
     except (redis.RedisError, kombu.exceptions.OperationalError):
         message = expiry.expired_broker(settings)

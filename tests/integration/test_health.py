@@ -6,6 +6,7 @@ import pytest
 
 from entrypoints.render import explanation as words
 from entrypoints.render.fleet_status import problem_text
+from operations.doctor import servers
 from operations.fleet import fleet
 from operations.fleet.health import Health, overview
 from operations.fleet.working_storage import space_view
@@ -13,7 +14,7 @@ from operations.reasons import Reason
 from operations.site import Site
 from operations.why.why import why
 from pipeline.deployment import Deployment
-from pipeline.errors import Action, Remedy
+from pipeline.errors import Action, Remedy, ServiceUnreachable
 from pipeline.machine import Queue
 from pipeline.outcome import WaitKind, WaitsFor
 from pipeline.settings import Settings
@@ -111,6 +112,23 @@ def test_a_redis_that_refuses_writes_is_named_with_its_own_words(
     assert "read only replica" in read_only.problems[0].message
     assert [remedy.action for remedy in full.remedies] == [Action.FIX_BROKER]
     assert "read only replica" in words.paragraph(cause)
+
+
+def test_a_redis_that_refuses_the_password_answers_and_is_not_to_be_started(
+    session: Session, settings: Settings, tmp_path: Path
+) -> None:
+    with redis_servers.running(tmp_path / "redis") as own:
+        wrong = settings.model_copy(update={"broker_url": own.url})
+        client(wrong).config_set("requirepass", "another")
+        client(wrong).connection_pool.disconnect()
+        health = overview(Site(wrong, session), ANN).health
+        with pytest.raises(ServiceUnreachable, match="refuses: ") as refused:
+            list(servers.broker(wrong))
+
+    assert (health.status, health.redis_answers) == (Health.STOPPED, True)
+    assert [problem.reason for problem in health.problems] == [Reason.BROKER_REFUSES]
+    assert [remedy.action for remedy in health.remedies] == [Action.FIX_BROKER]
+    assert [remedy.action for remedy in refused.value.remedies] == [Action.FIX_BROKER]
 
 
 THEIRS = "b" * 32
