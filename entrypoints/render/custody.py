@@ -215,9 +215,14 @@ def _now(file: FileCustody, digits: int | None) -> Text:
 
 
 def _problems(custody: Custody) -> None:
-    problems = [(file, problem) for file in custody.files for problem in file.problems]
-    for file, problem in problems[:MAX_PROBLEMS]:
-        screen.say(printable(f"{file.path} of version {file.version}: {problem.what}."), "red")
+    problems = [
+        (f"{file.path} of version {file.version}", problem)
+        for file in custody.files
+        for problem in file.problems
+    ]
+    problems += (("the description of the object", problem) for problem in custody.description)
+    for place, problem in problems[:MAX_PROBLEMS]:
+        screen.say(printable(f"{place}: {problem.what}."), "red")
         screen.say(printable(f"To do: {problem.remedy}."))
     if len(problems) > MAX_PROBLEMS:
         screen.note(f"{counted(len(problems) - MAX_PROBLEMS, 'more problem')}: --json has them all")
@@ -232,6 +237,11 @@ def _sum(custody: Custody, versions: int) -> None:
     unread = sum(file.verdict is Verdict.NOT_READ for file in custody.files)
     if bad:
         screen.say(f"Custody is broken: {bad:,} of {counted(files, 'file')}.", "bold red")
+    elif custody.description:
+        screen.say(
+            f"Custody is broken: {counted(files, 'file')} as stored, but not the description of the object.",
+            "bold red",
+        )
     elif not custody.read:
         screen.say("The records agree with each other; storage was not read.", "yellow")
     elif custody.complete:

@@ -215,8 +215,6 @@ def _of_entries(
     for entry in owned:
         search.tick(1)
         yield from _of_entry(search, entry, stored.get(entry.number))
-    if search.content and owned[-1].number in stored:
-        yield from _of_description(search, owned[-1])
 
 
 def _of_entry(search: Search, entry: Entered, stored: VersionEntry | None) -> Iterator[Comparison]:
@@ -262,17 +260,9 @@ def _bytes_of(search: Search, entry: Entered) -> Iterator[Comparison]:
         )
         gap = StoreProblem.DIFFERENT if as_stored else StoreProblem.DAMAGED
         yield _of_version(gap, entry, f"{file.path}: {problem.what}")
-
-
-def _of_description(search: Search, newest: Entered) -> Iterator[Comparison]:
-    """Damage to the files in which storage describes the object; a reader and a writer may meet in them."""
-    read = partial(search.storage.problems_of, newest.ark, newest.url)
-    try:
-        problems = read() and read()
-    except DamagedObject as damage:
-        problems = (damage.message,)
-    for problem in problems[:1]:
-        yield _of_version(StoreProblem.DAMAGED, newest, problem)
+    newest = entry.number == known.versions[-1].number
+    for problem in custody.description[:1] if newest else ():
+        yield _of_version(StoreProblem.DAMAGED, entry, problem.what)
 
 
 def jobs_of_record(

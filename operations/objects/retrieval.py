@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 
 from operations.objects import proofs
 from operations.objects.objects import (
@@ -220,6 +221,7 @@ def verified_view(
     """`object_view`, for which storage is read if there is a `reading`; has a worker check what is damaged.
 
     Records that contradict each other are damage, too: once a check has entered that, they need no other.
+    A worker also checks what was read as stored, if the last check had found damage: only it ends the alarm.
     """
     try:
         storage = site.storage() if reading else None
@@ -227,9 +229,12 @@ def verified_view(
     except DamagedObject as damage:
         _have_checked(site, writer, known, max(numbers), damage.message)
         raise
-    if not view.custody.agrees and (reading or not known.is_damaged):
-        problems = (problem.what for file in view.custody.files for problem in file.problems)
-        _have_checked(site, writer, known, max(numbers), next(problems))
+    found = next(view.custody.problems, None)
+    if found and (reading or not known.is_damaged):
+        _have_checked(site, writer, known, max(numbers), found.what)
+    elif reading and view.custody.complete and known.is_damaged:
+        ask = partial(proofs.ask_after_damage, site.settings, site.inventory(), known, max(numbers))
+        writer.write(ask, {"ark": known.ark, "what": "read as stored, after a check had found damage"})
     return view
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from functools import partial
 
 from pipeline.description import premis
 from pipeline.fixity import OF_RECORD, OnRead, ReadBackFile, ignore
@@ -20,6 +21,9 @@ from pipeline.storage.base import Storage
 
 SHA512 = f"{OF_RECORD}:"
 """The prefix of a digest of record."""
+
+
+RESTORE_OBJECT = "restore the object from a copy of the storage, then check it again"
 
 
 class Origin(StrEnum):
@@ -105,6 +109,13 @@ class Custody:
     agrees: bool
     """No problem was found in what was compared."""
     files: tuple[FileCustody, ...]
+    description: tuple[CustodyProblem, ...] = ()
+    """Damage to the files in which storage describes the object, known once all that was asked is read."""
+
+    @property
+    def problems(self) -> Iterator[CustodyProblem]:
+        yield from (problem for file in self.files for problem in file.problems)
+        yield from self.description
 
 
 def joined(recorded: Custody, proofs: Sequence[Custody]) -> Custody:
@@ -112,6 +123,7 @@ def joined(recorded: Custody, proofs: Sequence[Custody]) -> Custody:
     proved = {number for proof in proofs for number in proof.versions}
     unread = (file for file in recorded.files if file.version not in proved)
     files = (*(file for proof in proofs for file in proof.files), *unread)
+    described = tuple(dict.fromkeys(problem for proof in proofs for problem in proof.description))
     return Custody(
         versions=recorded.versions,
         began=min((proof.began for proof in proofs), default=recorded.began),
@@ -119,8 +131,9 @@ def joined(recorded: Custody, proofs: Sequence[Custody]) -> Custody:
         bytes_read=max((proof.bytes_read for proof in proofs), default=0),  # one reading is for all versions
         read=True,
         complete=proved.issuperset(recorded.versions),
-        agrees=not any(file.problems for file in files),
+        agrees=not described and not any(file.problems for file in files),
         files=files,
+        description=described,
     )
 
 
@@ -252,6 +265,7 @@ def prove(
                     break
         except _Stopped:
             complete = False
+    described = _described(known, storage) if storage is not None and chosen and complete else ()
     chain = _Chain(known)
     files = tuple(file for version in chosen for file in _files(chain, version, read, complete))
     return Custody(
@@ -261,9 +275,16 @@ def prove(
         bytes_read=total,
         read=storage is not None,
         complete=complete,
-        agrees=not any(file.problems for file in files),
+        agrees=not described and not any(file.problems for file in files),
         files=files,
+        description=described,
     )
+
+
+def _described(known: InventoryObject, storage: Storage) -> tuple[CustodyProblem, ...]:
+    """Damage to the description that is there twice: a reader may meet a writer in these files."""
+    read = partial(storage.problems_of, known.ark, known.versions[-1].storage_url)
+    return tuple(CustodyProblem(text, RESTORE_OBJECT) for text in read() and read())
 
 
 class _Chain:

@@ -20,7 +20,7 @@ from pipeline.inventory.base import DamagedFile, InventoryObject
 from pipeline.inventory.fixity import FixityCheck, Moment, ScheduleCounts
 from pipeline.inventory.sql import SqlInventory
 from pipeline.outcome import DamagedObject
-from pipeline.preservation.custody import Custody, Reading, prove
+from pipeline.preservation.custody import RESTORE_OBJECT, Custody, Reading, prove
 from pipeline.profiles.profile import ProfileError, Profiles
 from pipeline.records import now
 from pipeline.settings import Settings
@@ -66,8 +66,6 @@ class Pace:
 
 KEEP_INTERVAL = 60.0
 """Seconds between saves of results: the reading that a crash may cost."""
-
-_REMEDY = "restore the object from a copy of the storage, then check it again"
 
 
 class _Reading:
@@ -120,13 +118,13 @@ class _Reading:
             pace = self._pace
             reading = Reading(self._on_piece, pace.stopped, pace.over, self._reads, self._on_file)
             custody = self.custody = prove(known, numbers, self._storage, reading)
-            described = self._storage.problems_of(known.ark, known.versions[-1].storage_url)
         except DamagedObject as damage:
             self.custody = None
-            return [(DamagedFile(0, "", damage.message, _REMEDY), "")]
+            return [(DamagedFile(0, "", damage.message, RESTORE_OBJECT), "")]
         if not custody.complete:
             return None
-        return [*_damaged_files(custody), *((DamagedFile(0, "", text, _REMEDY), "") for text in described)]
+        described = ((DamagedFile(0, "", one.what, one.remedy), "") for one in custody.description)
+        return [*_damaged_files(custody), *described]
 
     def _on_piece(self, size: int) -> None:
         self._on_read(size)

@@ -237,7 +237,7 @@ def _result(proved: tuple[FixityCheck, Custody | None] | Unreadable, asked: Aske
     if custody is None:
         return {"message": check.damaged[0].what}
     files = tuple(file for file in custody.files if file.version == asked.version)
-    agrees = not any(file.problems for file in files)
+    agrees = not custody.description and not any(file.problems for file in files)
     own = replace(custody, versions=(asked.version,), files=files, agrees=agrees)
     text = _CUSTODY.dump_json(own).decode()
     if len(text) > RESULT_LIMIT:

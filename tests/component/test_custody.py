@@ -219,6 +219,20 @@ def test_a_file_that_is_gone_from_storage_breaks_custody(repository: Repository)
     assert (missing["now"]["size"], missing["now"]["sha512"]) == (None, None)
 
 
+def test_damage_to_the_description_of_the_object_breaks_custody(repository: Repository) -> None:
+    stored = repository.recorded(repository.job(1, {"a.txt": "alpha"}))
+    damage(repository.ocfl.root.object(stored.ark) / "inventory.json.sha512")
+
+    custody = proved(repository, stored.ark, code=4)
+    told = asked(repository, stored.ark)
+
+    assert {file["verdict"] for file in custody["files"]} == {"agrees"}
+    (problem,) = custody["description"]
+    assert problem["what"].endswith("inventory.json.sha512 was changed")
+    assert f"the description of the object: {problem['what']}." in told.stdout
+    assert "files as stored, but not the description of the object." in told.stdout
+
+
 def test_an_object_that_is_gone_from_storage_breaks_custody(repository: Repository) -> None:
     stored = repository.recorded(repository.job(1))
     folder = repository.ocfl.root.object(stored.ark)

@@ -290,6 +290,49 @@ def test_damage_that_any_reader_meets_raises_the_alarm_at_once(
     assert ([file.path for file in alarm.files], alarm.outcome) == (["producer/a.txt"], FAIL)
 
 
+def test_reading_a_restored_object_as_stored_has_a_worker_end_the_alarm(
+    web: Web, record: Session, store: Store
+) -> None:
+    restored = store.repository.recorded(deposited(record, store, {"a.txt": "alpha"})).ark
+    store.change(restored, "v1/content/producer/a.txt", flip)
+    store.schedule().check(restored, Pace(0))
+    store.change(restored, "v1/content/producer/a.txt", flip)
+
+    assert cli.run(web.context.settings, "object", restored).code == 0
+
+    worker = make_context(web.context.settings)
+    worker.app.tasks["beat.proofs"]()
+    worker.drop_session()
+    assert [event.outcome for event in events(web, restored, FIXITY_CHECK)] == [FAIL, "pass"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ("bytes", "Storage does not have the bytes that were stored"),
+        ("inventory", "Storage has the bytes that were stored, but the inventory says otherwise"),
+        ("description", "the files in which storage describes the object are damaged"),
+    ],
+)
+def test_the_page_says_where_the_damage_that_a_proof_found_is(
+    web: Web, record: Session, store: Store, scans: Caller, wrong: str, says: str
+) -> None:
+    damaged = store.repository.recorded(deposited(record, store, {"a.txt": "alpha"})).ark
+    if wrong == "inventory":
+        change = "UPDATE inv_files SET full_size = 7 WHERE pathname = 'producer/a.txt'"
+        web.context.site.inventory().database.write(lambda connection: connection.exec_driver_sql(change))
+    else:
+        path = "inventory.json.sha512" if wrong == "description" else "v1/content/producer/a.txt"
+        store.change(damaged, path, flip)
+    assert scans.post(f"/v1/objects/{damaged}/proofs", json={}).status_code == 202
+
+    worker = make_context(web.context.settings)
+    worker.app.tasks["beat.proofs"]()
+    worker.drop_session()
+
+    assert says in scans.get(f"/objects/{damaged}").text
+
+
 def test_of_a_damaged_object_no_range_is_sent_and_no_proof_is_claimed(
     web: Web, record: Session, store: Store, scans: Caller
 ) -> None:

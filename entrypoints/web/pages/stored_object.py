@@ -28,7 +28,7 @@ from operations.objects.retrieval import CURRENT
 from pipeline.humanize import counted
 from pipeline.inventory.base import InventoryFile, InventoryObject, InventoryVersion
 from pipeline.names import PRODUCER
-from pipeline.preservation.custody import Custody, size_of
+from pipeline.preservation.custody import Custody, FileCustody, size_of
 from pipeline.principal import Principal
 from pipeline.working_storage.capacity import in_units
 from zkstate.errors import Missing
@@ -267,4 +267,20 @@ def _verdict(custody: Custody) -> Verdict:
     done = f"{in_units(custody.bytes_read)} were read from storage at {custody.ended:%Y-%m-%d %H:%M:%S} UTC"
     if custody.agrees:
         return Verdict(f"Every file is as it was deposited: {done}, and every digest agrees.", "good")
-    return Verdict(f"Storage does not have the bytes that were stored: {done}. See the files below.", "bad")
+    if any(map(_differs_in_storage, custody.files)):
+        return Verdict(
+            f"Storage does not have the bytes that were stored: {done}. See the files below.", "bad"
+        )
+    if any(file.problems for file in custody.files):
+        what = "Storage has the bytes that were stored, but the inventory says otherwise"
+        return Verdict(f"{what}: {done}. See the files below.", "bad")
+    what = "Every file is as it was stored, but the files in which storage describes the object are damaged"
+    return Verdict(f"{what}: {done}. The fixity report names them.", "bad")
+
+
+def _differs_in_storage(file: FileCustody) -> bool:
+    """Whether the bytes are neither those that were downloaded nor those that the inventory says."""
+    if not file.problems or file.storage is None:  # a file that only storage has
+        return False
+    known = {record.sha512 for record in (file.download, file.storage) if record}
+    return file.now is None or file.now.sha512 not in known
