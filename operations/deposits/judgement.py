@@ -97,7 +97,7 @@ def judge(
 def _judged(one: NamedObject, known: _Known, repeats: Iterator[str]) -> JudgedObject:
     ark, refused = _identified(one, known)
     placement = known.placements.get(ark) if ark else None
-    if ark and placement and (problem := _consent_problem(ark, placement, known)):
+    if ark and placement and (problem := _consent_problem(one, ark, placement, known)):
         refused = FieldProblem(message=problem, field=NEW_VERSION)
     problems = (
         *(FieldProblem(message=message, field="local_id") for message in repeats),
@@ -168,11 +168,12 @@ def _may_name_itself(one: NamedObject, known: _Known) -> bool:
     return any(PurePosixPath(file.name).name == metadata.ERC for file in one.files)
 
 
-def _consent_problem(ark: str, placement: Placement, known: _Known) -> str | None:
+def _consent_problem(one: NamedObject, ark: str, placement: Placement, known: _Known) -> str | None:
     if minter.may_add_version(known.submission, known.profile):
         return None
     agreed = known.submission.new_version_of.get(ark)
-    return minter.consent_problem(ark, known.profile, placement, placement.version, agreed)
+    naming = () if one.primary_id else tuple(name for name in one.local_id if known.arks.get(name) == ark)
+    return minter.consent_problem(ark, known.profile, placement, placement.version, agreed, naming)
 
 
 def _problems_of_files(one: NamedObject, known: _Known) -> Iterator[FieldProblem]:

@@ -175,12 +175,18 @@ def may_add_version(deposit: Submission | JobConfiguration, profile: Profile) ->
 
 
 def consent_problem(
-    ark: str, profile: Profile, placement: Placement | None, current: int, agreed: int | None
+    ark: str,
+    profile: Profile,
+    placement: Placement | None,
+    current: int,
+    agreed: int | None,
+    local_id: Sequence[str] = (),
 ) -> str | None:
     """Why a deposit that may not add versions may not become the version of the object after `current`.
 
     `placement`: None if the inventory does not have the object yet. `agreed`: the version that was current
     when the depositor agreed that this deposit becomes the next one; None if the depositor did not.
+    `local_id`: those that name the object, if no ARK was given; one may stand in a file of the deposit.
     """
     if agreed == current:
         return None
@@ -193,10 +199,11 @@ def consent_problem(
     if placement is not None:
         title = f", {quote_name(placement.title)}," if placement.title else ""
         here = f"{ark}{title} is in collection {profile.name} already"
+    instead = f" in place of the local id {quote_name(local_id[0])}" if local_id else ""
     return (
         f"{here}, and this deposit would become its next version: if you mean that, allow a new version "
         "(--new-version, the box on the page, new_version in the API); if not, give this object an "
-        "identifier of its own"
+        f"identifier of its own{instead}"
     )
 
 

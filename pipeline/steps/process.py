@@ -12,6 +12,7 @@ be restored from a backup: names known to inventory or storage are skipped, and 
 keeps its ARK.
 """
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
@@ -75,7 +76,8 @@ def identify(job: Job, profile: Profile, context: StepContext, local_id: tuple[s
         assigned = given is None
         placement = context.inventory.placement_of(ark)
         _check_ownership(ark, profile, placement, given=not assigned)
-        check_consent(job, ark, context, recorded=placement is not None)
+        naming = tuple(name for name in named if named[name] == ark) if assigned else ()
+        check_consent(job, ark, context, naming, recorded=placement is not None)
         changes = {"primary_id": ark, "local_id": local_id, "assigned": assigned}
         identifiers = known.model_copy(update=changes)
         _write(job, context, known, identifiers)
@@ -99,8 +101,12 @@ def recall(job: Job, context: StepContext) -> bool:
 
 
 @caused_by(causes.VERSION_REFUSED())
-def check_consent(job: Job, ark: str, context: StepContext, *, recorded: bool = False) -> None:
+def check_consent(
+    job: Job, ark: str, context: StepContext, naming: Sequence[str] = (), *, recorded: bool = False
+) -> None:
     """StepFailed(content) if the job would add a version to an object without being allowed to.
+
+    `naming`: the local ids that name the object, for the message.
 
     A version that this job itself stored does not count. Checked before the job's local ids are reserved for
     the object, and again under the lock of its storage, since another job may have created the object.
@@ -119,7 +125,7 @@ def check_consent(job: Job, ark: str, context: StepContext, *, recorded: bool = 
     # the inventory may not have the last version yet
     numbers = [entry.number for entry in storage.versions_of(ark)] if agreed is not None else []
     current = max(placement.version if placement else 0, *numbers, 0)
-    if problem := minter.consent_problem(ark, profile, placement, current, agreed):
+    if problem := minter.consent_problem(ark, profile, placement, current, agreed, naming):
         raise content(problem)
 
 

@@ -227,6 +227,14 @@ def test_an_id_in_the_depositors_own_erc_needs_the_yes(repository: Repository) -
     job = no_version(repository, 2, files={"mrt-erc.txt": "erc:\nwho: Own\nwhere: loc-1\n"})
 
     refused(repository, job, FailureKind.CONTENT, "next version")
+    refused(repository, job, FailureKind.CONTENT, "of its own in place of the local id 'loc-1'")
+
+
+def test_a_given_ark_and_not_a_local_id_is_what_names_the_object(repository: Repository) -> None:
+    ark = repository.work(repository.job(1, primary_id="ark:/99999/given", local_id=("loc-1",))).ark
+    job = no_version(repository, 2, primary_id=ark, local_id=("loc-1",))
+
+    refused(repository, job, FailureKind.CONTENT, "give this object an identifier of its own$")
 
 
 def test_a_consent_is_to_one_version_of_one_object(repository: Repository) -> None:
