@@ -10,6 +10,7 @@ from pydantic import Field
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
+from starlette.routing import Match, Route
 
 from entrypoints.web.limits import TooMany
 from operations.jobs.allowed_verbs import Moved
@@ -143,7 +144,19 @@ def _is_json(request: Request) -> bool:
     return given.startswith("application/") and (given == "application/json" or given.endswith("+json"))
 
 
+def _allowed(request: Request) -> str:
+    """The methods of all routes of this path: the framework names those of the first."""
+    of_path = (
+        route
+        for route in request.app.routes
+        if isinstance(route, Route) and route.matches(request.scope)[0] is not Match.NONE
+    )
+    return ", ".join(sorted({method for route in of_path for method in route.methods or ()}))
+
+
 def _said(invalid: Mapping[str, Any]) -> str:
+    if invalid["type"] == "tuple_type":  # JSON has no tuples
+        return "Input should be a list"
     if invalid["type"] != "extra_forbidden":
         return str(invalid["msg"])
     kind = "parameter" if invalid["loc"][0] == "query" else "field"
@@ -164,7 +177,8 @@ def install(app: FastAPI) -> None:
         assert isinstance(error, HTTPException)
         if isinstance(error.__cause__, ArklineError):  # from a body: no other class leaves its reader
             return on_error(request, error.__cause__)
-        return answer(http_problem(request, error.status_code, error.detail), error.headers)
+        headers = {"Allow": _allowed(request)} if error.status_code == 405 else error.headers
+        return answer(http_problem(request, error.status_code, error.detail), headers)
 
     def on_invalid(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)

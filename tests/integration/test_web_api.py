@@ -490,6 +490,19 @@ def test_a_stream_continues_after_the_last_event(operator: Caller, web: Web, rec
         assert "event: reset" in islice(stream.iter_lines(decode_unicode=True), 3)
 
 
+def test_a_method_that_a_path_lacks_is_answered_with_all_that_it_has(operator: Caller) -> None:
+    refused = operator.request("PUT", "/v1/batches")
+
+    assert (refused.status_code, refused.json()["code"]) == (405, "method-not-allowed")
+    assert refused.headers["Allow"] == "GET, POST"
+
+
+def test_a_text_in_place_of_a_list_is_refused_in_the_words_of_json(operator: Caller) -> None:
+    body = {"profile": "demo", "payload_url": "https://example.org/a.txt", "local_id": "MUE-003"}
+
+    assert operator.post("/v1/batches", json=body).json()["detail"] == "body.local_id: Input should be a list"
+
+
 def test_the_report_is_json_html_or_csv(operator: Caller, record: Session) -> None:
     path = f"/v1/batches/{jobs.load(record, planted_job(record)).bid}/report"
 
