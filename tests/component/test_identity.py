@@ -87,6 +87,17 @@ def test_an_object_of_another_owner_is_refused(repository: Repository) -> None:
     refused(repository, job, FailureKind.CONTENT, "belongs to another owner")
 
 
+@pytest.mark.parametrize("character", ["\0", "\n", "\x1b"])
+def test_nothing_is_minted_for_a_local_id_with_a_control_character(
+    repository: Repository, character: str
+) -> None:
+    job = repository.job(1, local_id=(f"MUE{character}003",))
+
+    says = rf"'MUE\\u{ord(character):04x}003' has the control character U\+{ord(character):04X} in it"
+    refused(repository, job, FailureKind.CONTENT, says)
+    assert repository.identifiers(job).primary_id is None
+
+
 def test_nothing_is_minted_for_a_local_id_that_is_too_long(repository: Repository) -> None:
     job = repository.job(1, local_id=("x" * 256,))
 
