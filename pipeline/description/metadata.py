@@ -148,10 +148,8 @@ def _local_id_problem(name: str) -> str | None:
     if problem := names.local_id_problem(name):
         return problem
     if control := next((c for c in name if unicodedata.category(c) == "Cc"), None):
-        return (
-            f"the local id {names.quote_name(name)} has the control character U+{ord(control):04X} in it: give "
-            "it without"
-        )
+        quoted = names.quote_name(name)
+        return f"the local id {quoted} has the control character U+{ord(control):04X} in it: give it without"
     if names.parse_local_ids(names.write_local_ids((name,))) == (name,):
         return None
     return (
