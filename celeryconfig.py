@@ -62,11 +62,12 @@ worker_redirect_stdouts = False
 task_send_sent_event = False
 
 beat_max_loop_interval = 1  # seconds
-_EXPIRY = 15.0
-"""Seconds after which an unconsumed message of periodic work expires, at least."""
+CLOCK_DIFFERENCE = 60.0
+"""Seconds by which the clock of a sender may be behind that of a worker, which compares the end of a message
+with its own clock; without them, a fleet whose beat is some seconds behind would do no scheduled work."""
 
 beat_schedule = {
-    name: {"task": f"beat.{name}", "schedule": every, "options": {"expires": max(every, _EXPIRY)}}
+    name: {"task": f"beat.{name}", "schedule": every, "options": {"expires": every + CLOCK_DIFFERENCE}}
     for name, every in {
         "feed": 5.0,
         "recheck_provisioning": 5.0,

@@ -9,6 +9,7 @@ import redis
 from celery import Celery
 from kombu.exceptions import OperationalError
 
+import celeryconfig
 from pipeline.attempt import UNATTENDED, Attempt
 from pipeline.file_system import remove_tree
 from pipeline.records import Batch, Job
@@ -157,7 +158,7 @@ def request_feed(app: Celery, settings: Settings) -> bool:
     enough = max(1, settings.in_flight // ENOUGH)
     try:
         if client(settings).eval(_CLAIM, len(keys), *keys, str(enough), str(LIFETIME)):
-            app.send_task("beat.feed", expires=LIFETIME)
+            app.send_task("beat.feed", expires=LIFETIME + celeryconfig.CLOCK_DIFFERENCE)
     except (redis.RedisError, OperationalError) as error:
         log().warning("no feed requested; beat feeds the pending jobs", error=str(error))
         return False

@@ -4,12 +4,14 @@ import base64
 import json
 import signal
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from celery.signals import before_task_publish
 
+import celeryconfig
 from entrypoints.stack.child import free_ports
 from pipeline.records import Ticket
 from pipeline.settings import Settings
@@ -17,6 +19,7 @@ from pipeline.states import JOB, BatchState, JobState
 from tasks.after_move import feed
 from tasks.broker import (
     AWAY_FOR,
+    configured,
     dispatch_batch,
     dispatch_job,
     dispatch_jobs,
@@ -40,6 +43,23 @@ def sent(settings: Settings, queue: str, step: int) -> tuple[str, Any]:
     (raw,) = client(settings).lrange(list_of(settings.broker_prefix, queue, step), 0, -1)
     message = json.loads(raw)
     return message["headers"]["task"], json.loads(base64.b64decode(message["body"]))
+
+
+@pytest.mark.parametrize("name", celeryconfig.beat_schedule)
+def test_scheduled_work_is_done_although_the_clock_of_its_beat_is_a_minute_behind(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    beat = configured(settings)
+    entry: Any = celeryconfig.beat_schedule[name]
+    behind = datetime.now(UTC) - timedelta(minutes=1)
+    monkeypatch.setattr(beat, "now", lambda: behind)
+
+    beat.send_task(entry["task"], **entry["options"])
+
+    queue = beat.amqp.router.route({}, entry["task"])["queue"].name
+    (raw,) = client(settings).lrange(list_of(settings.broker_prefix, queue, 0), 0, -1)
+    end = datetime.fromisoformat(json.loads(raw)["headers"]["expires"])
+    assert datetime.now(UTC) < end
 
 
 @pytest.mark.parametrize("state", JOB.working())
