@@ -17,9 +17,6 @@ from concurrent.futures import Future
 from ipaddress import IPv6Address, ip_address, ip_network
 from typing import Any, TypeVar
 
-from limits import RateLimitItemPerMinute
-from limits.storage import Storage
-from limits.strategies import FixedWindowRateLimiter
 from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response
@@ -50,6 +47,9 @@ a process that may open 1,024 files, and each holds up to 2 MiB of a body in mem
 IN_PROGRESS_OF_TOKEN = 200
 """Maximum requests in progress of one token, so that no token locks out the others."""
 
+MINUTE = 60.0
+"""Seconds."""
+
 FEW_KEYS = 1000
 """Keys of which a limit keeps the counts without looking which have ended."""
 
@@ -76,67 +76,36 @@ class TooMany(ArklineError):
         self.retry_after = retry_after
 
 
-class _Counts(Storage):
-    """Numbers by key, until a time of the monotonic clock. Not thread-safe.
-
-    The library's own storage has times of the wall clock: if that is set back by an hour, no count ends for
-    an hour, and who sends some requests a minute is locked out.
-    """
-
-    STORAGE_SCHEME = ["monotonic"]  # noqa: RUF012 - so the base class declares it
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._counts: dict[str, tuple[int, float]] = {}
-        self._look_at = FEW_KEYS
-        """The number of keys at which those that have ended are dropped."""
-
-    @property
-    def base_exceptions(self) -> tuple[type[Exception], ...]:
-        return ()
-
-    def incr(self, key: str, expiry: float, amount: int = 1) -> int:
-        number, present = self.get(key) + amount, time.monotonic()
-        if number == amount and len(self._counts) >= self._look_at:
-            self._counts = {name: one for name, one in self._counts.items() if one[1] > present}
-            self._look_at = max(FEW_KEYS, 2 * len(self._counts))
-        self._counts[key] = number, present + expiry if number == amount else self.get_expiry(key)
-        return number
-
-    def get(self, key: str) -> int:
-        number, end = self._counts.get(key, (0, 0.0))
-        return number if end > time.monotonic() else 0
-
-    def get_expiry(self, key: str) -> float:
-        return self._counts[key][1] if key in self._counts else time.monotonic()
-
-    def check(self) -> bool:
-        return True
-
-    def reset(self) -> int:
-        number, self._counts = len(self._counts), {}
-        return number
-
-    def clear(self, key: str) -> None:
-        self._counts.pop(key, None)
-
-
 class _Window:
-    """Limits events per key and minute."""
+    """Limits events per key and minute. Thread-safe.
+
+    By the monotonic clock: a wall clock that is set back by an hour would lock out for an hour whoever sends
+    some requests a minute.
+    """
 
     def __init__(self, per_minute: int) -> None:
         self._most = per_minute
-        self._item = RateLimitItemPerMinute(per_minute)
-        self._limiter = FixedWindowRateLimiter(_Counts())
         self._guard = threading.Lock()
+        self._counts: dict[str, tuple[int, float]] = {}
+        """Key -> events in its minute, and when that ends."""
+        self._look_at = FEW_KEYS
+        """The number of keys at which those whose minute has ended are dropped."""
 
     def _wait(self, key: str, *, counts: bool = True) -> int:
         """Seconds until the key may continue; 0 if there is room for an event; `counts` uses it up."""
         with self._guard:
-            if (self._limiter.hit if counts else self._limiter.test)(self._item, key):
-                return 0
-            end = self._limiter.get_window_stats(self._item, key).reset_time
-        return max(1, math.ceil(end - time.monotonic()))
+            present = time.monotonic()
+            number, end = self._counts.get(key, (0, 0.0))
+            if end <= present:
+                number, end = 0, present + MINUTE
+            if number >= self._most:
+                return math.ceil(end - present)
+            if counts:
+                self._counts[key] = number + 1, end
+            if len(self._counts) > self._look_at:
+                self._counts = {name: one for name, one in self._counts.items() if one[1] > present}
+                self._look_at = max(FEW_KEYS, 2 * len(self._counts))
+            return 0
 
 
 class RateLimit(_Window):

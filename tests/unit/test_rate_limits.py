@@ -59,4 +59,4 @@ def test_counts_that_have_ended_are_dropped(monkeypatch: pytest.MonkeyPatch) -> 
         limit.count(f"caller {number}")
         monotonic += 0.1
 
-    assert len(limit._limiter.storage._counts) <= 2 * FEW_KEYS  # type: ignore[attr-defined]
+    assert len(limit._counts) <= 2 * FEW_KEYS
