@@ -23,6 +23,7 @@ from pipeline.file_system import make_synced, write_whole
 from pipeline.inventory.base import PreservationEvent
 from pipeline.inventory.description import FAIL
 from pipeline.inventory.findings import UnreportedRun
+from pipeline.names import one_line
 from pipeline.outcome import REMEDIES, Service, ServiceDown, StepFailed, fault_of, system, transient
 from pipeline.settings import Settings
 
@@ -208,12 +209,19 @@ def notice(
     set_sender(message, settings.mail_from)
     if recipient := to or settings.operator_mail:
         message["To"] = recipient
-    message["Subject"] = subject
+    set_subject(message, subject)
     message["Date"] = format_datetime(at)
     message["Message-ID"] = f"<notice-{hashlib.sha256(key.encode()).hexdigest()[:24]}@arkline>"
     message["Auto-Submitted"] = "auto-generated"
     message.set_content(text)
     return message
+
+
+def set_subject(message: EmailMessage, text: str) -> None:
+    """Python decodes an encoded word of RFC 2047, and writes a line end in it as a line end: a deposit's name
+    would add headers and text. No word begins with `= ?`.
+    """
+    message["Subject"] = one_line(text, " ").replace("=?", "= ?")
 
 
 def set_sender(message: EmailMessage, sender: str) -> None:

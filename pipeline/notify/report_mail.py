@@ -24,7 +24,7 @@ from pipeline import names
 from pipeline.humanize import counted
 from pipeline.names import one_line
 from pipeline.notify.batch_report import SECTION_ADVICE, BatchReport, ReportedJob, compose_update
-from pipeline.notify.mail import set_sender
+from pipeline.notify.mail import set_sender, set_subject
 from pipeline.profiles.profile import Profile
 from pipeline.records import Batch, StatusReport, Submission
 from pipeline.states import JobState
@@ -314,8 +314,9 @@ ATTACHED_PLAIN = 2_000_000
 """Maximum bytes of an uncompressed attachment: mail servers refuse messages above 10 to 25 MB."""
 
 # RFC 5321 4.5.3.1 and 5322 3.4.1, without comments, quotes and address literals; plain ASCII
+# no encoded word: Python decodes it, also to several addresses or to a line end
 _ADDRESS = re.compile(
-    r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~.-]{1,64}@[A-Za-z0-9](?:[A-Za-z0-9.-]{0,252}[A-Za-z0-9])?"
+    r"(?!.*=\?)[A-Za-z0-9!#$%&'*+/=?^_`{|}~.-]{1,64}@[A-Za-z0-9](?:[A-Za-z0-9.-]{0,252}[A-Za-z0-9])?"
 )
 
 
@@ -445,7 +446,7 @@ def _mail(sender: str, to: Recipients, subject: str, date: datetime, body: str, 
     set_sender(message, sender)
     if to.addresses:
         message["To"] = ", ".join(to.addresses)
-    message["Subject"] = subject
+    set_subject(message, subject)
     message["Date"] = format_datetime(date.astimezone(UTC))
     # RFC 3834: keeps out-of-office programs from answering
     message["Auto-Submitted"] = "auto-generated"

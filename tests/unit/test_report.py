@@ -498,6 +498,9 @@ def test_recipients_of_profile_and_submission_get_one_mail() -> None:
         "ann@exa mple.org",
         "änn@example.org",
         "ann@example.org\x00",
+        "=?utf-8?q?ann=0ABcc=3A_all?=@example.org",
+        "=?utf-8?q?ann=40example.org=2C_all?=@example.org",
+        "=?utf-8?q??=@example.org",
     ],
 )
 def test_an_invalid_address_gets_no_mail_and_is_named_to_the_others(given: str) -> None:
@@ -507,6 +510,28 @@ def test_an_invalid_address_gets_no_mail_and_is_named_to_the_others(given: str) 
     read = message_from_bytes(mail.as_bytes(), policy=policy.default)
     assert read["Bcc"] is None
     assert "entries that are not mail addresses" in body(read)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "Views =?utf-8?q?a=0ABcc=3A_all=40example.org?=",
+        "=?utf-8?q?a=0D=0A=0D=0AAnother_text?= of 1920",
+        "=?=?utf-8?q?a=0ABcc=3A_all=40example.org?=",
+        "(=?utf-8?b?YQpCY2M6IGFsbA==?=)",
+        "Größe =?utf-8?q?=0ABcc=3A_all=40example.org?=",
+    ],
+)
+def test_the_name_of_a_deposit_adds_neither_header_nor_text_to_a_mail(name: str) -> None:
+    plain = a_mail([C])
+    submission = a_submission(deposit_name=name)
+    confirmation = confirmation_mail(BID, submission, a_profile("ann@example.org"), 3, SENDER)
+
+    for mail in (a_mail([C], deposit_name=name), confirmation):
+        read = message_from_bytes(mail.as_bytes(), policy=policy.default)
+        assert set(read.keys()) <= set(plain.keys())
+        assert read.defects == []
+        assert read["Subject"].removesuffix(")").endswith(name.replace("=?", "= ?"))
 
 
 def test_a_report_without_recipients_has_no_addressee() -> None:
