@@ -28,6 +28,7 @@ from pipeline.errors import UsageRefused
 from pipeline.fixity import Digest
 from pipeline.principal import Principal
 from pipeline.settings import Settings
+from pipeline.sources.response import names_stated
 from pipeline.uploads import writing
 from pipeline.uploads.stored import Declared, UploadedFile
 
@@ -69,6 +70,11 @@ def written(sha512: str) -> str:
 
 PIECE = 1 << 20
 """Bytes collected before a write."""
+
+
+def stated_name(headers: Mapping[str, str]) -> str | None:
+    """The file's name in Content-Disposition, as the client wrote it."""
+    return next(filter(None, names_stated(headers.get("content-disposition", ""))), None)
 
 
 def content_length(request: Request) -> int | None:

@@ -131,13 +131,18 @@ def offered_name(response: Response) -> str:
     """
     if "Content-Disposition" not in response.headers:
         return ""
-    parameters = _PARAMETER.findall(f";{response.headers['Content-Disposition']}")
-    stated = {name.lower(): value for name, value in parameters}
-    for name in (_extended(stated.get("filename*", "")), _quoted(stated.get("filename", ""))):
+    extended, quoted = names_stated(response.headers["Content-Disposition"])
+    for name in (extended, _decoded(quoted)):
         last = re.split(r"[/\\]", name)[-1]
         with suppress(UnsafeName):
             return safe_name(without_unwritable(last).strip(), PRODUCER)
     return ""
+
+
+def names_stated(disposition: str) -> tuple[str, str]:
+    """The names in `filename*` and `filename` of a Content-Disposition, the better one first; '' for none."""
+    stated = {name.lower(): value for name, value in _PARAMETER.findall(f";{disposition}")}
+    return _extended(stated.get("filename*", "")), _quoted(stated.get("filename", ""))
 
 
 def _extended(value: str) -> str:
@@ -153,15 +158,17 @@ def _extended(value: str) -> str:
 
 
 def _quoted(value: str) -> str:
-    """Decode a token or a quoted string as UTF-8, which most servers send, else as latin-1.
-
-    Encoded words as in mail (RFC 2047) are decoded, as in browsers.
-    """
+    """Decode a token or a quoted string as UTF-8, which most servers send, else as latin-1."""
     text = value.strip()
     if text.startswith('"'):
-        text = re.sub(r'\\(["\\])', r"\1", text.strip('"'))
+        text = re.sub(r'\\(["\\])', r"\1", text[1:].removesuffix('"'))
     with suppress(UnicodeError):
         text = text.encode("latin-1").decode("utf-8")
+    return text
+
+
+def _decoded(text: str) -> str:
+    """Encoded words as in mail (RFC 2047) are decoded, as in browsers."""
     with suppress(HeaderParseError, LookupError, UnicodeError):
         if text.startswith("=?") and len(text) <= _ENCODED_NAME:
             text = str(make_header(decode_header(text)))

@@ -3,7 +3,6 @@
 The headers of resumable uploads are those of the IETF draft: Upload-Offset, Upload-Complete, Upload-Length.
 """
 
-import re
 from functools import partial
 from typing import Annotated, Any
 
@@ -229,8 +228,6 @@ _BYTES: dict[str, Any] = {
 _BEGINNING = 0
 """The offset of the first part of a resumable file: if it is sent again, it is not appended to itself."""
 
-_FILENAME = re.compile(r'filename="([^"]+)"')
-
 
 class Uploaded(Record):
     """An upload, and the file that this request brought."""
@@ -265,7 +262,7 @@ async def begin(  # noqa: PLR0913 - the parts of a request
     A digest in `Repr-Digest` or `Content-Digest` is compared: 422 if it differs, and nothing is stored.
     """
     context = context_of(request)
-    name = name or _name_in(request)
+    name = name or receiving.stated_name(request.headers)
     check_body(request, context.settings, name or "the body")
     begun = await run_in_threadpool(uploads.begin_upload, context.site, caller, idempotency_key or "")
     response.headers["Location"] = f"/v1/uploads/{begun.id}"
@@ -390,11 +387,6 @@ def _declared(request: Request, name: str, length: int | None, *, whole: bool) -
         size=length if length is not None or not whole else content_length(request),
         digest=receiving.declared_digest(request.headers, *headers),
     )
-
-
-def _name_in(request: Request) -> str | None:
-    match = _FILENAME.search(request.headers.get("content-disposition", ""))
-    return match[1] if match else None
 
 
 def _describe(response: Response, file: UploadedFile | Unfinished) -> None:
