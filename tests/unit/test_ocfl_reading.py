@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
@@ -144,6 +145,22 @@ def test_an_inventory_that_contradicts_itself_is_damage_and_hides_no_other_objec
     ):
         with pytest.raises(DamagedObject, match="restore it from its version's folder"):
             read()
+
+
+def test_a_folder_whose_name_is_no_utf_8_is_listed_with_a_name_that_can_be_written(
+    depot: OcflFixture,
+) -> None:
+    depot.store("jid1", {"producer/a": "alpha"})
+    strange = os.fsencode(depot.object().parent) + b"/\xfc"
+    os.mkdir(strange)  # noqa: PTH102 - a Path has no bytes
+    (Path(os.fsdecode(strange)) / "0=ocfl_object_1.1").write_text("x")
+
+    listed = {entry.ark: entry.problem for entry in depot.storage.versions()}
+
+    assert listed.pop(ARK) == ""
+    ((place, problem),) = listed.items()
+    assert place.encode().endswith(rb"/\udcfc")
+    assert problem == f"{place} has no inventory.json: it is not an OCFL object"
 
 
 def test_a_digest_that_was_changed_in_the_inventory_is_damage_where_its_file_is_read(

@@ -36,6 +36,11 @@ def _deployment(data: bytes) -> Deployment:
     return Deployment.model_validate_json(data)
 
 
+def _as_text(place: str) -> str:
+    """Names on a disk may be no UTF-8, which neither databases nor messages can have."""
+    return place.encode(errors="backslashreplace").decode()
+
+
 class OcflReader(ABC):
     """The methods of Storage that only read, shared by roots on disk and in S3 buckets."""
 
@@ -99,7 +104,7 @@ class OcflReader(ABC):
         self.confirm()
         for place, inventory in self.inventories():
             if isinstance(inventory, StepFailed):
-                yield VersionEntry(place, problem=inventory.message)
+                yield VersionEntry(_as_text(place), problem=_as_text(inventory.message))
                 continue
             yield from self._entries(inventory)
         self.confirm()  # a mount that has disappeared looks like the end of the listing
