@@ -319,7 +319,7 @@ def _failed_batch(fleet: Fleet, batch: Batch, view: BatchView) -> Cause:
             reason = Reason.REPORT_MISSING if batch.report is None else Reason.REPORT_OUTDATED
         return cause(reason=reason, jobs=_jobs(view), remedies=(*(outdated or again[1:]), *by_hand))
     first, resumes = _first_failed(fleet, view)
-    what_helps = resumes or (*outdated, *again)
+    what_helps = resumes or (*outdated, Remedy(Action.SUBMIT_AGAIN, batch.bid), again[1])
     return cause(
         reason=Reason.JOBS_FAILED,
         jobs=Counter(str(job.kind or "unknown") for job in view.failed_jobs),
@@ -344,6 +344,7 @@ def _first_failed(fleet: Fleet, view: BatchView) -> tuple[Explanation | None, tu
     The first job that a resume may help, or else the first that findings of checks stopped, or the first.
     """
     first = stopped = None
+    may_help = any(row.kind is not FailureKind.CONTENT for row in view.failed_jobs[EXAMINED:])
     for row in view.failed_jobs[:EXAMINED]:
         try:
             job = jobs.load(fleet.session, row.jid)
@@ -352,9 +353,10 @@ def _first_failed(fleet: Fleet, view: BatchView) -> tuple[Explanation | None, tu
         first = first or job
         if Event.RESUME not in allowed_verbs(job):
             continue
-        if not findings_of(job):
+        if findings_of(job):
+            stopped = stopped or job
+        elif may_help or _resume_helps(job) is not False:
             return why_job(fleet, job), (Remedy(Action.RESUME_BATCH, view.bid),)
-        stopped = stopped or job
     if stopped is not None:
         findings = names_of(stopped) or findings_of(stopped)
         return why_job(fleet, stopped), (Remedy(Action.OVERRULE, view.bid, findings),)

@@ -232,6 +232,24 @@ def test_wrong_content_of_an_upload_is_corrected_and_deposited_again_before_it_i
     assert job_view(site, ANN, uploaded.jid).failure_cause == cause
 
 
+def test_of_a_batch_whose_uploads_were_wrong_no_resume_is_advised(
+    session: Session, settings: Settings
+) -> None:
+    def advised(**facts: Any) -> tuple[str, set[str]]:
+        bid = failed(session, causes.DIGEST_DIFFERS(declared="0" * 32), **facts).bid
+        ended = batches.finish_if_ended(session, bid, "test")
+        assert ended is not None
+        planting.apply_batch_event(session, ended, Event.FAIL)
+        return bid, {str(remedy.action) for remedy in why(Site(settings, session), ANN, bid).remedies}
+
+    uploaded, of_upload = advised(payload_url=UPLOADED)
+    _, of_source = advised()
+
+    assert "resume-batch" in of_source
+    assert "resume-batch" not in of_upload
+    assert Remedy(Action.SUBMIT_AGAIN, uploaded) in why(Site(settings, session), ANN, uploaded).remedies
+
+
 def test_a_manifest_whose_files_are_fetched_is_corrected_at_the_source(
     session: Session, settings: Settings
 ) -> None:
