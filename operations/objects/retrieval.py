@@ -229,9 +229,9 @@ def verified_view(
     except DamagedObject as damage:
         _have_checked(site, writer, known, max(numbers), damage.message)
         raise
-    found = next(view.custody.problems, None)
-    if found and (reading or not known.is_damaged):
-        _have_checked(site, writer, known, max(numbers), found.what)
+    problem = next(view.custody.problems, None)
+    if problem and (reading or not known.is_damaged):
+        _have_checked(site, writer, known, max(numbers), problem.what)
     elif reading and view.custody.complete and known.is_damaged:
         ask = partial(proofs.ask_after_damage, site.settings, site.inventory(), known, max(numbers))
         writer.write(ask, {"ark": known.ark, "what": "read as stored, after a check had found damage"})
