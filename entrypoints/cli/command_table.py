@@ -5,6 +5,7 @@ loaded on first use. `tests/unit/test_cli.py` compares the table with the module
 """
 
 import functools
+import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -61,10 +62,18 @@ def deferring() -> Iterator[None]:
 
 
 def load_all() -> None:
-    """Load what is deferred and stop deferring: two threads that use a module at once would load it twice."""
+    """Load what is deferred and stop deferring: two threads that use a module at once would load it twice.
+
+    Ctrl-C takes effect at the end: CPython drops an exception out of a deferred module that another one
+    imports, and then says that the half of a module lacks a name.
+    """
     _end()
-    for module in tuple(sys.modules.values()):
-        getattr(module, "__file__", None)
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        for module in tuple(sys.modules.values()):
+            getattr(module, "__file__", None)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
 
 
 def _end() -> None:

@@ -12,7 +12,7 @@ import pytest
 from typer.main import get_group
 from typer.testing import CliRunner
 
-from entrypoints.cli import exit_codes, selection
+from entrypoints.cli import command_table, exit_codes, selection
 from entrypoints.cli.api import Client
 from entrypoints.cli.command_table import ENTRIES, Entry, load
 from entrypoints.cli.main import app, main
@@ -340,3 +340,22 @@ def test_on_windows_the_command_line_names_the_other_ways(
 
     assert ended.value.code == exit_codes.REFUSED
     assert "Subsystem for Linux (wsl --install)" in capsys.readouterr().err
+
+
+def test_an_interrupt_while_modules_are_loaded_comes_when_they_are_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "interrupted_library.py").write_text(
+        "import signal, threading\n"
+        "signal.pthread_kill(threading.get_ident(), signal.SIGINT)\n"
+        "whole = all(range(1, 10_000))\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(command_table, "_LIBRARIES", ("interrupted_library",))
+
+    with command_table.deferring():
+        library = import_module("interrupted_library")
+        with pytest.raises(KeyboardInterrupt):
+            command_table.load_all()
+
+    assert library.whole
