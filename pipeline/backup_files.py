@@ -73,14 +73,17 @@ class BackupManifest(Record):
 
 
 def partial_folder(folder: Path) -> Path:
-    """Make the folder in which the files are written; UsageRefused if the backup's name is taken."""
+    """Make the folder in which the files are written; UsageRefused if the name is taken or cannot be used."""
     if folder.exists():
         raise UsageRefused(f"{folder} exists: name a new folder for each backup")
     partial = folder.with_name(f"{folder.name}.partial")
-    if partial.exists():
-        shutil.rmtree(partial)
-    make_synced(partial.parent)
-    partial.mkdir(mode=0o700)
+    try:
+        if partial.exists():
+            shutil.rmtree(partial)
+        make_synced(partial.parent)
+        partial.mkdir(mode=0o700)
+    except OSError as error:
+        raise UsageRefused(f"{folder} cannot be written: {error.strerror}; name another folder") from error
     return partial
 
 

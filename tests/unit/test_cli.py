@@ -1,3 +1,4 @@
+import errno
 import json
 import os
 import socket
@@ -15,10 +16,12 @@ from typer.testing import CliRunner
 from entrypoints.cli import command_table, exit_codes, selection
 from entrypoints.cli.api import Client
 from entrypoints.cli.command_table import ENTRIES, Entry, load
+from entrypoints.cli.commands import object_commands
 from entrypoints.cli.main import app, main
 from entrypoints.cli.options import SharedOptions
 from operations.board.values import BoardJob, JobPage
-from pipeline.errors import ServiceUnreachable
+from pipeline.backup_files import partial_folder
+from pipeline.errors import ServiceUnreachable, UsageRefused
 from pipeline.records import now
 from pipeline.states import JobState
 from tests.servers.raw_answer import RawAnswer
@@ -359,3 +362,23 @@ def test_an_interrupt_while_modules_are_loaded_comes_when_they_are_whole(
             command_table.load_all()
 
     assert library.whole
+
+
+def test_a_backup_in_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+
+    with pytest.raises(UsageRefused, match=r"cannot be written: Not a directory; name another folder"):
+        partial_folder(tmp_path / "file" / "backup")
+
+
+def test_a_document_on_a_read_only_file_system_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*given: object, **named: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(Path, "open", refuse)
+    monkeypatch.setattr(Path, "unlink", refuse)
+
+    with pytest.raises(UsageRefused, match=r"premis\.xml cannot be written: Read-only file system"):
+        object_commands._write([b"<premis/>"], tmp_path / "premis.xml")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import secrets
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 from urllib.parse import quote
@@ -167,7 +168,8 @@ def _write(pieces: Iterable[bytes], file: Path) -> None:
         raise UsageRefused(f"{file} cannot be written: {error.strerror or error}") from error
     finally:
         if not special:
-            draft.unlink(missing_ok=True)
+            with suppress(OSError):  # of a read-only file system, which has none
+                draft.unlink(missing_ok=True)
 
 
 @command("arkline export ark:/99999/fk4abc --output harbour-master")
