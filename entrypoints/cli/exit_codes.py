@@ -24,6 +24,8 @@ UNREACHABLE = 3
 BROKEN_CUSTODY = 4
 INTERRUPTED = 130
 """The code that a shell reports after Ctrl-C: 128 + SIGINT."""
+UNREAD = 141
+"""The code that a shell reports when the reader of the output ends first, as `head` does: 128 + SIGPIPE."""
 
 _FAILED = (*JOB.where(lambda facts: facts.failed), *BATCH.where(lambda facts: facts.failed))
 

@@ -45,8 +45,11 @@ class ArklineGroup(LazyGroup):
         except TyperException as error:
             error.message = error.message.removeprefix("Value error, ")  # pydantic's, before a wrong choice
             raise
-        except (typer.Exit, typer.Abort, BrokenPipeError):
+        except (typer.Exit, typer.Abort):
             raise
+        except BrokenPipeError as error:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what the end would flush
+            raise typer.Exit(exit_codes.UNREAD) from error
         except Exception as error:
             if isinstance(error, OSError) and error.errno == errno.ENOSPC:
                 raise  # as from `--help`, which runs no command

@@ -300,6 +300,17 @@ def test_output_that_finds_no_room_on_its_disk_is_said_in_a_line(arguments: list
     assert done.stderr == "error: the output cannot be written: no space left on its disk\n"
 
 
+def test_a_reader_that_ends_first_is_no_finding() -> None:
+    unread, output = os.pipe()
+    os.close(unread)
+    done = subprocess.run(
+        [*COMMAND, "profile", "template"], stdout=output, stderr=subprocess.PIPE, text=True, check=False
+    )
+    os.close(output)
+
+    assert (done.returncode, done.stderr) == (exit_codes.UNREAD, "")
+
+
 @pytest.mark.parametrize("closed", [">&-", "2>&-"])
 def test_a_command_whose_output_was_closed_ends_as_usual(closed: str) -> None:
     shell = ["sh", "-c", f'"$0" -m arkline profile template {closed}', sys.executable]
