@@ -148,7 +148,10 @@ def make_synced(folder: Path) -> None:
     """Make the folder and its missing parents, each of which is then durable, even if who made it died."""
     if not folder.is_dir():
         make_synced(folder.parent)
-        folder.mkdir(exist_ok=True)
+        try:
+            folder.mkdir(exist_ok=True)
+        except FileExistsError as error:
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder)) from error
     if os.access(folder.parent, os.R_OK | os.W_OK):  # otherwise nobody of ours has made the folder
         sync(folder.parent)
 
