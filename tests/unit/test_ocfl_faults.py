@@ -274,6 +274,11 @@ def test_a_file_that_belongs_to_no_version_is_a_problem_of_the_object(depot: Ocf
         (problem,) = depot.storage.problems_of(ARK, version.url)
         assert problem.startswith(f"{made} belongs to no version"), problem
         made.rmdir() if path.endswith("/") else made.unlink()
+    no_utf8 = folder / os.fsdecode(b"\xff")
+    no_utf8.touch()
+    (problem,) = depot.storage.problems_of(ARK, version.url)
+    assert problem.startswith(f"{folder}/\\udcff belongs")
+    no_utf8.unlink()
     for name in "abc":
         (folder / name).touch()
     (problem,) = depot.storage.problems_of(ARK, version.url)

@@ -36,9 +36,9 @@ def _deployment(data: bytes) -> Deployment:
     return Deployment.model_validate_json(data)
 
 
-def _as_text(place: str) -> str:
+def _as_text(said: str) -> str:
     """Names on a disk may be no UTF-8, which neither databases nor messages can have."""
-    return place.encode(errors="backslashreplace").decode()
+    return said.encode(errors="backslashreplace").decode()
 
 
 class OcflReader(ABC):
@@ -244,7 +244,7 @@ class OcflReader(ABC):
     def problems_of(self, ark: str, url: str) -> tuple[str, ...]:
         stored, head = self._opened(ark, url)
         with self.failures():
-            return tuple(problems(stored, head)) if head else ()
+            return tuple(map(_as_text, problems(stored, head))) if head else ()
 
     def _opened(self, ark: str, url: str) -> tuple[StoredObject, Inventory | None]:
         self.check_readable(ark, url)
