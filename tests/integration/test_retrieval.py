@@ -319,7 +319,10 @@ def test_the_page_says_where_the_damage_that_a_proof_found_is(
 ) -> None:
     damaged = store.repository.recorded(deposited(record, store, {"a.txt": "alpha"})).ark
     if wrong == "inventory":
-        change = "UPDATE inv_files SET full_size = 7 WHERE pathname = 'producer/a.txt'"
+        change = (
+            "UPDATE inv_files SET full_size = 7 WHERE pathname = 'producer/a.txt' AND inv_object_id = "
+            f"(SELECT id FROM inv_objects WHERE ark = '{damaged}')"
+        )
         web.context.site.inventory().database.write(lambda connection: connection.exec_driver_sql(change))
     else:
         path = "inventory.json.sha512" if wrong == "description" else "v1/content/producer/a.txt"

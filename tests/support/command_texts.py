@@ -49,6 +49,8 @@ class Spent:
         if not isinstance(other, str):
             return False
         found = re.search(r"([\d,]+) ?([smhd])", other)
+        if not found and other != "less than a second":
+            return False
         number, unit = (int(found[1].replace(",", "")), _UNITS[found[2]]) if found else (0, 1)
         first, last = (
             (self.since.start, self.since.end) if isinstance(self.since, Moment) else (self.since, self.since)

@@ -109,7 +109,7 @@ class Site:
 
     def _tick(self, task: str, period: float) -> None:
         if self.broker.answers:
-            self.broker.send(task, (), expires=max(period, 15.0))
+            self.broker.send(task, (), expires=period + celeryconfig.CLOCK_DIFFERENCE)
         self.world.after(period, partial(self._tick, task, period))
 
 
