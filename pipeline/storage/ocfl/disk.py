@@ -242,7 +242,7 @@ class ObjectFolder(StoredObject):
             return ahead if extends(ahead, head) else head
         return head
 
-    def strangers(self, head: Inventory) -> Iterator[str]:
+    def unlisted(self, head: Inventory) -> Iterator[str]:
         latest = self.latest() or head
         named = {path for paths in (*latest.manifest.values(), *head.manifest.values()) for path in paths}
         described = {INVENTORY, SIDECAR}

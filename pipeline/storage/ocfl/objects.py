@@ -293,7 +293,7 @@ class StoredObject(Protocol):
         """The inventory with the latest complete version."""
         return self.head()
 
-    def strangers(self, head: Inventory) -> Iterable[str]:
+    def unlisted(self, head: Inventory) -> Iterable[str]:
         """Files and folders in the object's folder that OCFL does not allow there; none if a stopped writer
         may have left them.
         """
@@ -400,9 +400,9 @@ def problems(stored: StoredObject, head: Inventory) -> Iterator[str]:
             yield f"{stored.location(path)} is missing"
         elif data is not None and data not in valid:
             yield f"{stored.location(path)} was changed"
-    if strangers := sorted(stored.strangers(head)):
-        others = f" and {len(strangers) - 1:,} others belong" if strangers[1:] else " belongs"
-        yield f"{stored.location(strangers[0])}{others} to no version of the object, and OCFL forbids that"
+    if unlisted := sorted(stored.unlisted(head)):
+        others = f" and {len(unlisted) - 1:,} others belong" if unlisted[1:] else " belongs"
+        yield f"{stored.location(unlisted[0])}{others} to no version of the object, and OCFL forbids that"
 
 
 def pieces(stored: StoredObject, path: str, start: int = 0) -> Iterator[bytes]:
