@@ -33,8 +33,9 @@ WHERE = {
 
 _NEWER = {
     Service.RECORD: "put the newer data back, or stop the fleet and restore the newest backup; if there is "
-    "neither, repair it, which lets numbers continue beyond those that were given",
-    Service.INVENTORY: "put the newer data back, or repair it, which makes the missing entries from storage",
+    "neither, repair the record, which lets numbers continue beyond those that were given",
+    Service.INVENTORY: "put the newer data back, or repair the inventory, which makes "
+    "the missing entries from storage",
 }
 
 

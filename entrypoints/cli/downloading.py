@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 MOST_EMPTY = 3
-"""Successive answers without a byte after which the site is at fault, and not the network."""
+"""Consecutive answers without a byte after which the site is at fault, not the network."""
 
 
 def received(

@@ -18,7 +18,7 @@ from operations.objects.objects import ObjectView
 from pipeline.description import premis
 from pipeline.description.premis import ObjectEvent
 from pipeline.humanize import age, counted, duration
-from pipeline.inventory.base import InventoryVersion
+from pipeline.inventory.base import DESCRIPTION, InventoryVersion
 from pipeline.inventory.description import FAIL
 from pipeline.inventory.fixity import FixityCheck
 from pipeline.names import printable
@@ -220,7 +220,7 @@ def _problems(custody: Custody) -> None:
         for file in custody.files
         for problem in file.problems
     ]
-    problems += (("the description of the object", problem) for problem in custody.description)
+    problems += ((DESCRIPTION, problem) for problem in custody.description)
     for place, problem in problems[:MAX_PROBLEMS]:
         screen.say(printable(f"{place}: {problem.what}."), "red")
         screen.say(printable(f"To do: {problem.remedy}."))
@@ -239,7 +239,7 @@ def _sum(custody: Custody, versions: int) -> None:
         screen.say(f"Custody is broken: {bad:,} of {counted(files, 'file')}.", "bold red")
     elif custody.description:
         screen.say(
-            f"Custody is broken: {counted(files, 'file')} as stored, but not the description of the object.",
+            f"Custody is broken: {counted(files, 'file')} as stored, but not {DESCRIPTION}.",
             "bold red",
         )
     elif not custody.read:

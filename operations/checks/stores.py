@@ -247,8 +247,10 @@ def _bytes_of(search: Search, entry: Entered) -> Iterator[Comparison]:
     if known is None:
         yield _of_version(StoreProblem.OTHER_OBJECT, entry)
         return
+    # the description is of the object: with each version, all its inventories would be read again
+    reading = Reading(description=entry.number == known.versions[-1].number)
     try:
-        custody = prove(known, (entry.number,), search.storage, Reading())
+        custody = prove(known, (entry.number,), search.storage, reading)
     except DamagedObject as damage:
         yield _of_version(StoreProblem.UNREADABLE, entry, damage.message)
         return
@@ -260,8 +262,7 @@ def _bytes_of(search: Search, entry: Entered) -> Iterator[Comparison]:
         )
         gap = StoreProblem.DIFFERENT if as_stored else StoreProblem.DAMAGED
         yield _of_version(gap, entry, f"{file.path}: {problem.what}")
-    newest = entry.number == known.versions[-1].number
-    for problem in custody.description[:1] if newest else ():
+    for problem in custody.description[:1]:
         yield _of_version(StoreProblem.DAMAGED, entry, problem.what)
 
 

@@ -1,4 +1,4 @@
-"""Uploads a deposit's files and the manifest that names them; then that upload is submitted."""
+"""Uploads a deposit's files and the manifest that names them; the caller submits the upload."""
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping

@@ -38,7 +38,7 @@ class Connection(psycopg.Connection[Any]):
 
     @contextmanager
     def answering_within(self, seconds: float | None) -> Iterator[None]:
-        """Another timeout for the answers of the block."""
+        """Wait for each answer within the block this long; None: without a timeout."""
         timeout, self.answer_timeout = self.answer_timeout, seconds
         try:
             yield

@@ -129,6 +129,10 @@ class FixityProof:
     """Files and descriptions that the last reading found to be damaged."""
 
 
+DESCRIPTION = "the description of the object"
+"""The files in which storage describes an object, in a sentence for people."""
+
+
 @dataclass(frozen=True)
 class DamagedFile:
     """Damage that a check or a download met.
@@ -144,7 +148,7 @@ class DamagedFile:
     @property
     def place(self) -> str:
         """What is damaged, for people: the description is of no version."""
-        return f"{self.path} of version {self.version}" if self.path else "the description of the object"
+        return f"{self.path} of version {self.version}" if self.path else DESCRIPTION
 
 
 @dataclass(frozen=True)
@@ -167,7 +171,7 @@ class PreservationEvent:
     version: int | None = None
     """The version that the event concerns; None: all versions."""
     note: str = ""
-    """Of a dissemination, what was asked for; up to 0.3.0 the damage instead, if it failed."""
+    """Of a dissemination, what was asked for. Up to 0.3.0, a failed one has its damage here."""
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ has read count as proved.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -131,10 +131,15 @@ def joined(recorded: Custody, proofs: Sequence[Custody]) -> Custody:
         bytes_read=max((proof.bytes_read for proof in proofs), default=0),  # one reading is for all versions
         read=True,
         complete=proved.issuperset(recorded.versions),
-        agrees=not described and not any(file.problems for file in files),
+        agrees=agree(files, described),
         files=files,
         description=described,
     )
+
+
+def agree(files: Iterable[FileCustody], description: Collection[CustodyProblem]) -> bool:
+    """Whether no problem was found."""
+    return not description and not any(file.problems for file in files)
 
 
 def problems_of(
@@ -233,6 +238,8 @@ class Reading:
     """Place -> result of an interrupted reading: those bytes are not read again."""
     on_file: Callable[[ReadBackFile], None] = lambda _: None
     """Receives the result of every file."""
+    description: bool = True
+    """Whether the files in which storage describes the object are read, too."""
 
 
 WHOLE = Reading()
@@ -265,7 +272,9 @@ def prove(
                     break
         except _Stopped:
             complete = False
-    described = _described(known, storage) if storage is not None and chosen and complete else ()
+    described: tuple[CustodyProblem, ...] = ()
+    if storage is not None and chosen and complete and reading.description:
+        described = _described(known, storage)
     chain = _Chain(known)
     files = tuple(file for version in chosen for file in _files(chain, version, read, complete))
     return Custody(
@@ -275,7 +284,7 @@ def prove(
         bytes_read=total,
         read=storage is not None,
         complete=complete,
-        agrees=not described and not any(file.problems for file in files),
+        agrees=agree(files, described),
         files=files,
         description=described,
     )

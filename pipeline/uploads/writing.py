@@ -252,7 +252,7 @@ def writing(  # noqa: PLR0913 - who writes what, and within which limits
 
 
 def _not_begun(root: Path, upload: str, name: str) -> ArklineError:
-    """Why a file without an unfinished part is not continued: it is complete, or was never begun."""
+    """Why no bytes are appended to a file without an unfinished part: it is complete, or absent."""
     file = find_file(root, upload, name)
     if file is None:
         return _differs(0)

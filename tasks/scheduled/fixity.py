@@ -31,7 +31,7 @@ from pipeline.notify.mail import fixity_notice
 from pipeline.notify.notification import event_of
 from pipeline.notify.subscription import EventKind
 from pipeline.outcome import AttemptOver, StepFailed
-from pipeline.preservation.custody import Custody
+from pipeline.preservation.custody import Custody, agree
 from pipeline.preservation.fixity import Pace, Schedule, Unreadable
 from pipeline.records import now
 from pipeline.settings import Settings
@@ -237,7 +237,7 @@ def _result(proved: tuple[FixityCheck, Custody | None] | Unreadable, asked: Aske
     if custody is None:
         return {"message": check.damaged[0].what}
     files = tuple(file for file in custody.files if file.version == asked.version)
-    agrees = not custody.description and not any(file.problems for file in files)
+    agrees = agree(files, custody.description)
     own = replace(custody, versions=(asked.version,), files=files, agrees=agrees)
     text = _CUSTODY.dump_json(own).decode()
     if len(text) > RESULT_LIMIT:

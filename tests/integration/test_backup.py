@@ -420,7 +420,7 @@ def test_an_empty_inventory_that_gets_the_id_is_not_used_before_it_is_reconciled
     for process in (stores, ConfirmedStores(given)):
         process.doubt()
         process.confirm(session)
-        with pytest.raises(OutdatedStore, match="or repair it, which makes the missing entries"):
+        with pytest.raises(OutdatedStore, match="or repair the inventory, which makes the missing entries"):
             process.expected(Service.INVENTORY)
     assert cli.run(given, "init").code == 3
     assert cli.run(given, "check", "--repair").code == 0

@@ -109,6 +109,13 @@ def events(web: Web, ark: str, kind: str = DISSEMINATION) -> list[PreservationEv
     return [event for event in web.context.site.inventory().events_of(ark) if event.type == kind]
 
 
+def prove_what_was_asked(web: Web) -> None:
+    """The next proofs of a worker."""
+    worker = make_context(web.context.settings)
+    worker.app.tasks["beat.proofs"]()
+    worker.drop_session()
+
+
 @pytest.mark.parametrize("name", [name for name in FILES if "damaged" not in name])
 @pytest.mark.parametrize("version", ["1", "current"])
 def test_a_file_is_sent_as_it_was_stored(scans: Caller, ark: str, name: str, version: str) -> None:
@@ -253,9 +260,7 @@ def test_damage_ends_the_transfer_before_its_end_and_raises_the_alarm(
     refused = [event for event in events(web, ark) if event.outcome == FAIL]
     assert any("damaged big.txt" in event.note for event in refused)
     proof = web.context.site.inventory()
-    worker = make_context(web.context.settings)
-    worker.app.tasks["beat.proofs"]()
-    worker.drop_session()
+    prove_what_was_asked(web)
     (alarm,) = events(web, ark, FIXITY_CHECK)
     assert alarm.outcome == FAIL
     assert {file.path for file in alarm.files} == {"producer/damaged.txt", "producer/damaged big.txt"}
@@ -283,9 +288,7 @@ def test_damage_that_any_reader_meets_raises_the_alarm_at_once(
         assert not scans.get(f"/v1/objects/{damaged}/custody").json()["custody"]["agrees"]
         web.context.events.close()  # waits until the check is asked for
 
-    worker = make_context(web.context.settings)
-    worker.app.tasks["beat.proofs"]()
-    worker.drop_session()
+    prove_what_was_asked(web)
     (alarm,) = events(web, damaged, FIXITY_CHECK)
     assert ([file.path for file in alarm.files], alarm.outcome) == (["producer/a.txt"], FAIL)
 
@@ -300,9 +303,7 @@ def test_reading_a_restored_object_as_stored_has_a_worker_end_the_alarm(
 
     assert cli.run(web.context.settings, "object", restored).code == 0
 
-    worker = make_context(web.context.settings)
-    worker.app.tasks["beat.proofs"]()
-    worker.drop_session()
+    prove_what_was_asked(web)
     assert [event.outcome for event in events(web, restored, FIXITY_CHECK)] == [FAIL, "pass"]
 
 
@@ -329,9 +330,7 @@ def test_the_page_says_where_the_damage_that_a_proof_found_is(
         store.change(damaged, path, flip)
     assert scans.post(f"/v1/objects/{damaged}/proofs", json={}).status_code == 202
 
-    worker = make_context(web.context.settings)
-    worker.app.tasks["beat.proofs"]()
-    worker.drop_session()
+    prove_what_was_asked(web)
 
     assert says in scans.get(f"/objects/{damaged}").text
 
@@ -345,9 +344,7 @@ def test_of_a_damaged_object_no_range_is_sent_and_no_proof_is_claimed(
     part = {"Range": "bytes=0-1"}
     assert scans.get(f"/v1/objects/{damaged}/versions/1/files/producer/a.txt").status_code == 500
 
-    worker = make_context(web.context.settings)
-    worker.app.tasks["beat.proofs"]()
-    worker.drop_session()
+    prove_what_was_asked(web)
     broken, sound = (scans.get(path_of(damaged, name), headers=part) for name in ("a.txt", "b.txt"))
 
     assert (broken.status_code, broken.json()["code"]) == (500, "damaged-object")
@@ -364,9 +361,7 @@ def test_damage_of_the_events_of_a_version_raises_the_alarm_when_the_document_is
 
     assert scans.get(document.format(ark=ark, jid=job.jid)).status_code == 200
 
-    worker = make_context(web.context.settings)
-    worker.app.tasks["beat.proofs"]()
-    worker.drop_session()
+    prove_what_was_asked(web)
     (alarm,) = events(web, ark, FIXITY_CHECK)
     assert ([file.path for file in alarm.files], alarm.outcome) == ([f"system/{premis.NAME}"], FAIL)
 

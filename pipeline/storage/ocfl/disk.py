@@ -242,9 +242,11 @@ class ObjectFolder(StoredObject):
             return ahead if extends(ahead, head) else head
         return head
 
-    def unlisted(self, head: Inventory) -> Iterator[str]:
-        latest = self.latest() or head
-        named = {path for paths in (*latest.manifest.values(), *head.manifest.values()) for path in paths}
+    def unlisted(self) -> Iterator[str]:
+        latest = self.latest()
+        if latest is None:
+            return
+        named = {path for paths in latest.manifest.values() for path in paths}
         described = {INVENTORY, SIDECAR}
         yield from self._others("", described | {OBJECT_DECLARATION[0], *_OF_OCFL, *latest.versions})
         for name in latest.versions:

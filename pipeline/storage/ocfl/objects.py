@@ -293,11 +293,10 @@ class StoredObject(Protocol):
         """The inventory with the latest complete version."""
         return self.head()
 
-    def unlisted(self, head: Inventory) -> Iterable[str]:
+    def unlisted(self) -> Iterable[str]:
         """Files and folders in the object's folder that OCFL does not allow there; none if a stopped writer
         may have left them.
         """
-        del head
         return ()
 
     def inventory_of(self, name: str) -> Inventory:
@@ -400,7 +399,7 @@ def problems(stored: StoredObject, head: Inventory) -> Iterator[str]:
             yield f"{stored.location(path)} is missing"
         elif data is not None and data not in valid:
             yield f"{stored.location(path)} was changed"
-    if unlisted := sorted(stored.unlisted(head)):
+    if unlisted := sorted(stored.unlisted()):
         others = f" and {len(unlisted) - 1:,} others belong" if unlisted[1:] else " belongs"
         yield f"{stored.location(unlisted[0])}{others} to no version of the object, and OCFL forbids that"
 
