@@ -28,7 +28,7 @@ class RemarkKind(StrEnum):
     SHOWN = "shown"
     """A whole number as the cell shows it, such as 0007, which is read."""
     DATE_PART = "date-part"
-    """A date that the cell does not show to the day: as much of it is read as the remark's text is long."""
+    """A date of which the cell shows no more than the remark's text says: `year`, or year and `month`."""
     INEXACT = "inexact"
     """A number with more digits than a spreadsheet program keeps."""
     NUMBER = "number"

@@ -34,8 +34,8 @@ _FORMAT = re.compile(r"""((?:"[^"]*"|\\.|[-/ ])*)(0+)((?:"[^"]*"|\\.|[-/ ])*)"""
 _TEXT_OF_FORMAT = re.compile(r"""(?s)"[^"]*"|\\.|_.|\[[^]]*\]|;.*""")
 """Parts of a format that stand for no number or date: texts, colours, and the format of negative numbers."""
 
-_MONTH, _YEAR = "1911-05", "1911"
-"""Dates of which a cell does not show the day, or the month: dates of this length are read."""
+_MONTH, _YEAR = "month", "year"
+"""The last part of a date that a cell shows, if that is not the day."""
 
 _MONTHS = ("17",)
 """The numbers of the formats without a day that Excel has without writing them (mmm-yy)."""

@@ -44,6 +44,9 @@ _DAMAGED = (
 _AS_TEXT = (RemarkKind.ERROR, RemarkKind.SHOWN)
 """Remarks whose text is that of the cell, in place of the library's value."""
 
+_DATE_LENGTHS = {"month": 7, "year": 4}
+"""Characters of an ISO date up to this part."""
+
 _OF_TEXT = (*_AS_TEXT, RemarkKind.DATE_PART)
 """Remarks that decide on a cell's text, and are not for people."""
 
@@ -126,7 +129,7 @@ def _part_of_date(values: list[list[_Value]], remark: Remark) -> str:
     value = values[remark.row - 1][remark.column] if inside else ""
     if remark.kind is not RemarkKind.DATE_PART or not isinstance(value, date):
         return ""
-    return value.isoformat()[: len(remark.text)]
+    return value.isoformat()[: _DATE_LENGTHS[remark.text]]
 
 
 def _numbers(values: list[list[_Value]], cells: list[Remark]) -> Iterator[Remark]:

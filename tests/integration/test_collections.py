@@ -215,6 +215,7 @@ def test_a_figure_of_storage_is_kept_once_a_day(web: Web, olga: Caller, reposito
 
 
 def test_a_forecast_names_the_day_and_its_error(web: Web, olga: Caller, repository: Repository) -> None:
+    run_beat(web)
     today = now().date()
     for days in range(1, 100):
         added = {"profile": "maps", "objects": 1, "versions": 1, "files": 1, "bytes": 1000}
