@@ -558,6 +558,7 @@ def test_an_inventory_that_is_older_than_it_was_has_its_own_remedy_in_why_and_st
     problem = HealthProblem(reason=Reason.SERVICE_DOWN, waits_for=INVENTORY, remedies=(reconcile,))
     assert problem in view.health.problems
     for shown in (explanation.text(found), status):
-        assert "restored from a backup: put the newer data back, or repair it" in " ".join(shown.split())
+        remedy = "restored from a backup: put the newer data back, or repair the inventory"
+        assert remedy in " ".join(shown.split())
         assert "arkline check --repair: compare record" in shown
         assert "see to it that the database answers" not in shown
