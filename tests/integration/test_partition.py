@@ -27,14 +27,13 @@ from zkstate.record import jobs
 
 pytestmark = pytest.mark.timeout(180)
 
-NETWORK = "10.231.7"
 PORT, PEER, ELECT = 2181, 2888, 3888
 SERVING = ("follower", "leader")
 """The modes of a server of an ensemble that serves clients."""
 
 
-def ip(*arguments: str) -> None:
-    subprocess.run(("ip", *arguments), check=True, capture_output=True)
+def ip(*arguments: str) -> str:
+    return subprocess.run(("ip", *arguments), check=True, capture_output=True, text=True).stdout
 
 
 @dataclass(frozen=True)
@@ -64,19 +63,31 @@ def hosts() -> Iterator[tuple[Host, ...]]:
         try:
             made = _make_hosts(undo)
         except subprocess.CalledProcessError as error:
-            pytest.skip(f"no network of its own can be made here: {error.stderr.decode().strip()}")
+            pytest.skip(f"no network of its own can be made here: {error.stderr.strip()}")
         yield made
+
+
+def _unused_network() -> str:
+    """The first three numbers of a network in which this host has no address.
+
+    A run that was killed leaves its bridge, and the packets of the next run would go there.
+    """
+    addresses = ip("-4", "-oneline", "address")
+    start = os.getpid()
+    numbered = (f"10.231.{(start + step) % 256}" for step in range(256))
+    return next(network for network in numbered if f" {network}." not in addresses)
 
 
 def _make_hosts(undo: ExitStack) -> tuple[Host, ...]:
     tag = f"a{os.getpid() % 100000}"
+    network = _unused_network()
     ip("link", "add", tag, "type", "bridge")
     undo.callback(ip, "link", "delete", tag)
-    ip("address", "add", f"{NETWORK}.254/24", "dev", tag)
+    ip("address", "add", f"{network}.254/24", "dev", tag)
     ip("link", "set", tag, "up")
     made = []
     for number in (1, 2, 3):
-        host = Host(number, f"{tag}n{number}", f"{NETWORK}.{number}")
+        host = Host(number, f"{tag}n{number}", f"{network}.{number}")
         ip("netns", "add", host.name)
         undo.callback(ip, "netns", "delete", host.name)
         ip("link", "add", f"{host.name}-out", "type", "veth", "peer", "name", "eth0", "netns", host.name)
