@@ -1,6 +1,7 @@
 """While others wait, no submitter and no collection keeps more than its share of the processes."""
 
 import pytest
+from kazoo.protocol.states import ZnodeStat
 
 from pipeline.attempt import UNATTENDED
 from pipeline.outcome import AttemptOver
@@ -280,3 +281,24 @@ def test_an_attempt_that_was_asked_to_yield_may_still_carry_its_job_onward(sessi
 
 def test_a_job_that_ended_meanwhile_is_not_asked(session: Session) -> None:
     fairness.ask_to_yield(session, "jid0000000009")
+
+
+def test_a_job_that_another_worker_took_meanwhile_is_not_asked_and_its_lock_names_that_worker(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = work_on(session, plant(session, 1, "token:many")[0])
+    lock, read = paths.job_lock(held.jid), session.get
+
+    def taken_by_another_after_the_read(path: str) -> tuple[bytes, ZnodeStat]:
+        node = read(path)
+        if path == lock:
+            free = record.hand_back(session, held, "test", lock=Lock.BREAK)
+            record.acquire(session, free, record.ticket(free), "another worker")
+        return node
+
+    monkeypatch.setattr(session, "get", taken_by_another_after_the_read)
+    fairness.ask_to_yield(session, held.jid)
+
+    mark, stat = read(lock)
+    assert mark.decode().endswith("another worker")
+    assert stat.version == 0, "the attempt of the other worker is not asked"

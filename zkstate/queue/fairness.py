@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, partial
 from itertools import islice
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 from kazoo.exceptions import NoNodeError
 
@@ -25,7 +25,8 @@ from pipeline.states import BATCH, JOB, OCCUPYING, Bucket, JobState
 from zkstate import codec, paths
 from zkstate.connection.clock import ServerClock
 from zkstate.connection.session import Session
-from zkstate.errors import Missing
+from zkstate.connection.transaction import Check, Put, Role, commit
+from zkstate.errors import Missing, Stale
 from zkstate.record import batches
 from zkstate.record.node import ignore_damage, read_each
 from zkstate.record.record import BATCHES, JOBS, Kind, St, read_statuses
@@ -360,8 +361,10 @@ def ask_to_yield(session: Session, name: str, *, anew: bool = False) -> None:
 
     `anew`: write twice, after which the attempt at a job or a batch ends in any case.
     """
-    path = paths.job_lock(name) if is_job(name) else paths.batch_lock(name)
-    with suppress(Missing, NoNodeError):
-        data, _ = session.get(path)
-        for _ in range(2 if anew else 1):
-            session.ask(session.zk.set_async, path, data)
+    kind: Kind[Any] = JOBS if is_job(name) else BATCHES
+    status, lock = kind.status_path(name), kind.lock_path(name)
+    with suppress(Missing, NoNodeError, Stale):
+        fence = Check(status, session.get(status)[1].version)
+        ask = Put(lock, session.get(lock)[0], role=Role.LOCK)
+        # an attempt takes its lock as it writes the status: Stale if the lock is of a later attempt
+        commit(session, [fence, *[ask] * (2 if anew else 1)])
