@@ -60,7 +60,7 @@ def running(
 @pytest.fixture
 def world(running: World) -> Iterator[World]:
     yield running
-    running.open_gates()
+    running.end_case()
     for jid in queue.queued(running.session, JobState.FAILED):
         planting.apply_event(running.session, jobs.load(running.session, jid), Event.DELETE)
 

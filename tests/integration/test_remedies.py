@@ -46,7 +46,7 @@ def running(
 @pytest.fixture
 def world(running: World) -> Iterator[World]:
     yield running
-    running.open_gates()
+    running.end_case()
 
 
 @pytest.mark.parametrize("reason", Reason)

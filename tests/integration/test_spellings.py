@@ -75,10 +75,10 @@ def test_the_form_of_a_deposit_spells_an_upload_and_a_deposit(
 def test_a_preview_for_one_cause_spells_the_dry_run_and_the_verb(
     web: Web, session: Session, tmp_path: Path
 ) -> None:
-    jid = planting.job_in(session, JobState.FAILED).jid
     board = web.context.board
-    until(board, lambda: len(board.failures(EVERYTHING)) == 1)
-    cause = board.failures(EVERYTHING)[0].id
+    jid = planting.job_in(session, JobState.FAILED).jid
+    until(board, lambda: any(group.example == jid for group in board.failures(EVERYTHING)))
+    (cause,) = [group.id for group in board.failures(EVERYTHING) if group.example == jid]
     olga = web.caller(Role.OPERATOR, name="olga")
     command, dry_run, verb = spelled(olga, f"/bulk?cause={cause}&verb=resume")[:3]
     assert command == f"arkline resume --cause {cause}"

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 from urllib.parse import unquote
 
@@ -11,17 +12,18 @@ from sqlalchemy import update
 from pipeline.attempt import UNATTENDED
 from pipeline.inventory.search import index
 from pipeline.inventory.search.index import Indexing
+from pipeline.inventory.sql import SqlInventory
 from pipeline.inventory.tables import ingests
 from pipeline.principal import Role
 from pipeline.settings import Settings
 from tasks.app import make_context
 from tasks.scheduled import inventory
 from tests.support import cli, planting
-from tests.support.recordings import of_job
 from tests.support.repository import Repository, empty_inventory
 from tests.support.web import Caller, Web, serving
 from zkstate.connection.locks import single_flight
 from zkstate.connection.session import Session
+from zkstate.record import batches
 
 NOBODY = "bid0000999999"
 
@@ -148,66 +150,93 @@ def test_the_command_line_finds_objects_and_shows_one_by_its_local_id(
     assert arks["anna"] in shown.out
 
 
-def test_scheduled_work_enters_what_an_earlier_release_recorded(
-    web: Web,
-    anna: Caller,
-    viewer: Caller,
-    record: Session,
-    repository: Repository,
-    arks: dict[str, str],
-) -> None:
-    repository.inventory.database.run(update(ingests).values(index_number=0, depositor=None))
-    answer = viewer.get("/v1/objects?q=brief").json()
-    assert answer["indexing"] == {"indexed": 0, "objects": 2}
-    assert "0 of 2 objects are indexed" in viewer.get("/objects?q=brief").text
-    assert hits(anna, "brief") == []
-    worker = make_context(web.context.settings)
-    with single_flight(record, inventory.INDEXING):
-        worker.app.tasks["beat.index_objects"]()  # another process is at it
-    assert repository.inventory.indexing() is not None
+@pytest.fixture
+def fresh(module_settings: Settings, arks: dict[str, str]) -> Iterator[Web]:
+    """A web process that remembers nothing about the index."""
+    with serving(module_settings) as running:
+        yield running
 
+
+def index_all(web: Web) -> None:
+    worker = make_context(web.context.settings)
     for _ in range(5):  # a run ends early if the session is in doubt
         worker.app.tasks["beat.index_objects"]()
     worker.drop_session()
 
+
+def test_scheduled_work_enters_what_an_earlier_release_recorded(
+    fresh: Web, anna: Caller, viewer: Caller, record: Session, repository: Repository, arks: dict[str, str]
+) -> None:
+    anna, viewer = (replace(caller, url=fresh.url) for caller in (anna, viewer))
+    repository.inventory.database.run(update(ingests).values(index_number=0, depositor=None))
+    objects = repository.inventory.indexing().objects  # type: ignore[union-attr]
+    answer = viewer.get("/v1/objects?q=brief").json()
+    assert answer["indexing"] == {"indexed": 0, "objects": objects}
+    assert f"0 of {objects} objects are indexed" in viewer.get("/objects?q=brief").text
+    assert hits(anna, "brief") == []
+    worker = make_context(fresh.context.settings)
+    with single_flight(record, inventory.INDEXING):
+        worker.app.tasks["beat.index_objects"]()  # another process is at it
+    worker.drop_session()
+    assert repository.inventory.indexing() is not None
+
+    index_all(fresh)
+
     assert repository.inventory.indexing() is None
     assert viewer.get("/v1/objects?q=brief").json()["indexing"] is None
     assert hits(anna, "brief") == [arks["anna"]]
-    assert (
-        hits(web.caller(Role.DEPOSITOR, name="ben"), "brief") == []
-    )  # neither the record nor the archive knows
+    # neither the record nor the archive knows ben's batch
+    assert hits(fresh.caller(Role.DEPOSITOR, name="ben"), "brief") == []
 
 
 def test_deposits_are_recorded_while_an_inventory_is_indexed(
-    web: Web, repository: Repository, monkeypatch: pytest.MonkeyPatch
+    web: Web, record: Session, repository: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Transactions that follow each other at once would leave SQLite's lock to nobody else."""
     monkeypatch.setattr(index, "PORTION", 1)
-    for number in range(30):
-        repository.inventory.record(of_job(f"before{number}"))
-    left: list[Indexing | None] = []
+    batch = planting.acquired_batch(record)
+    planting.create_jobs(record, batch, planting.plan(33), planting.WORKING, "test", UNATTENDED)
+    numbers = [int(jid[3:]) for jid in batches.all_jobs(record, batch.bid)]
+    for number in numbers[:30]:
+        repository.recorded(repository.job(number, batch_id=batch.bid))
+    repository.inventory.database.run(update(ingests).values(index_number=0))
+    begun, left = threading.Event(), list[Indexing | None]()
+    enter = SqlInventory.index_versions
+
+    def announced(*given: Any) -> int:
+        entered = enter(*given)
+        begun.set()
+        return entered
+
+    monkeypatch.setattr(SqlInventory, "index_versions", announced)
 
     def deposit() -> None:
-        for number in range(3):
-            repository.inventory.record(of_job(f"during{number}", depositor="token:anna"))
+        assert begun.wait(60)
+        for number in numbers[30:]:
+            repository.recorded(repository.job(number, batch_id=batch.bid))
         left.append(repository.inventory.indexing())
 
-    worker = make_context(web.context.settings)
     depositing = threading.Thread(target=deposit)
     depositing.start()
-    worker.app.tasks["beat.index_objects"]()
+    index_all(web)
     depositing.join()
-    worker.drop_session()
 
     assert left[0] is not None
-    assert left[0].indexed < left[0].objects
+    assert 0 < left[0].indexed < left[0].objects
+    assert repository.inventory.indexing() is None
 
 
-def test_searches_count_what_is_indexed_once_a_minute(viewer: Caller, repository: Repository) -> None:
+def test_searches_count_what_is_indexed_once_a_minute(
+    fresh: Web, viewer: Caller, repository: Repository
+) -> None:
+    viewer = replace(viewer, url=fresh.url)
     repository.inventory.database.run(update(ingests).values(index_number=0))
     before = viewer.get("/v1/objects?q=brief").json()["indexing"]
 
-    repository.inventory.record(of_job("later"))
+    index_all(fresh)
+    repository.inventory.database.run(update(ingests).where(ingests.c.id == 1).values(index_number=0))
 
     assert before is not None
+    assert repository.inventory.indexing() != before
     assert viewer.get("/v1/objects?q=brief").json()["indexing"] == before
+    index_all(fresh)

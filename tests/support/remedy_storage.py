@@ -39,10 +39,11 @@ def _stored(world: World) -> str:
 
 
 def _commands(world: World, reason: Reason) -> list[str]:
-    """The commands that the status advises, after it has named the reason."""
+    """What the status advises about fixity, after it has named the reason."""
     health = overview(Site(world.settings, world.session), ANN).health
     assert reason in {problem.reason for problem in health.problems}
-    return [line for line in world.arkline("status").splitlines() if line.startswith("try ")]
+    advised = [line for line in world.arkline("status").splitlines() if line.startswith("try ")]
+    return [line for line in advised if "fixity" in line.casefold()]
 
 
 def _is_over(world: World, reason: Reason) -> bool:

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from uuid import uuid4
 
 from entrypoints.render.remedies import command
+from entrypoints.stack.child import Process
 from operations.deposits.submission import submit
 from operations.explanation import Explanation
 from operations.reasons import Reason
@@ -111,12 +112,18 @@ class World:
     redis: RedisServer
     submitted_again: str = ""
     gates: list[threading.Event] = field(default_factory=list)
+    more: list[Process] = field(default_factory=list)
+    """Workers that were started on advice."""
 
-    def open_gates(self) -> None:
-        """Let every held download go on."""
+    def end_case(self) -> None:
+        """Let every held download go on, and stop the further workers: the next case counts processes."""
         for gate in self.gates:
             gate.set()
         self.gates.clear()
+        for process in self.more:
+            process.stop()
+            self.fleet.running.remove(process)
+        self.more.clear()
 
     def put(self, body: bytes = b"content", **how: Any) -> str:
         return self.source.put(f"/{next(_numbers)}.txt", body, **how)
@@ -192,7 +199,7 @@ class World:
             if remedy.action is Action.START_BEAT:
                 self.start_beat()
             elif remedy.action is Action.START_WORKER:  # a worker that is slow to answer seems to be missing
-                self.fleet.worker(f"more-{remedy.target}", queues=remedy.target)
+                self.more.append(self.fleet.worker(f"more-{remedy.target}", queues=remedy.target))
             elif remedy.action is Action.START_BROKER:
                 self.redis.process.start()
             elif remedy.action is Action.FIX_BROKER:
