@@ -37,6 +37,9 @@ LIST_INTERVAL = 2.0
 RETRY_INTERVAL = 0.5
 """Seconds between attempts while ZooKeeper does not answer."""
 
+ERROR_INTERVAL = 5.0
+"""Seconds after an unexpected error, whatever is pushed: the whole record is read at each attempt."""
+
 STOP_TIMEOUT = 5.0
 """Seconds to wait for the thread to end; a pending ZooKeeper request may hold it longer."""
 
@@ -114,7 +117,7 @@ class Follower:
         self._news = threading.Event()
         self._lost = threading.Event()
         self._lost.set()  # nothing has been read yet
-        self._stopping = False
+        self._stopping = threading.Event()
         self._pushes = True
         self._compare_at = 0.0
         self._thread = threading.Thread(target=self._run, name="board", daemon=True)
@@ -135,7 +138,7 @@ class Follower:
         """Stop the thread; returns False if it is still waiting for ZooKeeper."""
         if not self.started:
             return True
-        self._stopping = True
+        self._stopping.set()
         self._news.set()
         self._thread.join(STOP_TIMEOUT)
         return not self._thread.is_alive()
@@ -159,14 +162,14 @@ class Follower:
     def _run(self) -> None:
         try:
             with self._feed:
-                while not self._stopping:
+                while not self._stopping.is_set():
                     self._wait(self._step())
         finally:
             self.currency.lost()
 
     def _wait(self, seconds: float) -> None:
         """Wait until something happens, then another FLUSH_INTERVAL for what happens along with it."""
-        if self._news.wait(seconds) and not self._stopping:
+        if self._news.wait(seconds) and not self._stopping.is_set():
             time.sleep(FLUSH_INTERVAL)
         self._news.clear()
 
@@ -186,6 +189,11 @@ class Follower:
                 self.refused = True
                 self.settled.set()
             return RETRY_INTERVAL
+        except Exception:  # noqa: BLE001 - without this thread the board is stale until the process ends
+            _log.exception("the board met an unexpected error, and shows what it has until it has read again")
+            self._lose()
+            self._stopping.wait(ERROR_INTERVAL)
+            return 0
         return IDLE_INTERVAL if self._pushes else LIST_INTERVAL
 
     def _resync(self) -> None:

@@ -1,8 +1,9 @@
 """The read model: what it shows is what the record has, for whoever may see it."""
 
+import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import ClassVar
@@ -14,6 +15,7 @@ from operations.board import board as boards
 from operations.board.board import Board
 from operations.board.follower import FLUSH_INTERVAL, IDLE_INTERVAL, RETRY_INTERVAL
 from operations.board.values import EVERYTHING, BatchSearch, JobSearch, Scope, scope_of
+from operations.board.writer import Writer
 from operations.fleet.health import overview
 from operations.site import Site
 from pipeline.errors import UsageRefused
@@ -28,7 +30,7 @@ from tests.support.operators import ANN
 from zkstate import feed, paths
 from zkstate.connection.client import MAX_RECONNECT_DELAY
 from zkstate.connection.session import Session, connect
-from zkstate.feed import FOLLOWED, Feed
+from zkstate.feed import FOLLOWED, Feed, FeedChange
 from zkstate.fleet import holds
 from zkstate.fleet.holds import Hold
 from zkstate.queue import queue
@@ -422,6 +424,25 @@ def test_feeds_share_the_writes_that_prove_them(
             own.get_synced(paths.BATCHES)  # the event of an earlier write precedes the answer
             assert each.prove() > 0
         assert session.get(paths.BATCHES)[1].version == written + 1
+
+
+def test_a_board_follows_again_after_an_error_that_nobody_expected(
+    session: Session, board: Board, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    flush, raised = Writer.flush, threading.Event()
+
+    def flush_or_raise(writer: Writer, changes: Sequence[FeedChange], lag: float = 0.0) -> None:
+        if not raised.is_set():
+            raised.set()
+            raise ValueError("nobody expected this")
+        flush(writer, changes, lag)
+
+    monkeypatch.setattr(Writer, "flush", flush_or_raise)
+    assert raised.wait(10)
+    job = planting.job_in(session, JobState.PENDING)
+
+    until(board, lambda: every_job(board) == {job.jid: JobState.PENDING} and not board.freshness().stale)
+    assert "nobody expected this" in caplog.text
 
 
 def test_without_pushed_changes_the_record_is_listed_again(
