@@ -108,6 +108,16 @@ class SharedOptions:
             help="Jobs or batches; or select jobs by options.",
         ),
     ] = None
+    jids: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="JID",
+            parser=read_id,
+            autocompletion=completion.ids,
+            help="Jobs; or select jobs by options.",
+        ),
+    ] = None
+    """As `ids`, of a verb for jobs alone; the verb refuses a batch in words of its own."""
     profile: Annotated[
         str | None,
         typer.Option(
@@ -165,6 +175,11 @@ class SharedOptions:
     json: Json = False
     offered: tuple[str, ...] = ()
     """The options that the command has."""
+
+    @property
+    def named(self) -> list[str]:
+        """The jobs and batches that the command line names."""
+        return self.ids or self.jids or []
 
 
 class Shown(StrEnum):

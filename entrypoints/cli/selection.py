@@ -25,13 +25,14 @@ _FILTERS = ("batch", "profile", "state", "cause", "older_than")
 
 def are_named(options: SharedOptions) -> bool:
     """True for ids, False for a filter; UsageRefused for neither or both."""
-    if bool(options.ids) != is_filtered(options):
-        return bool(options.ids)
+    if bool(options.named) != is_filtered(options):
+        return bool(options.named)
     *others, last = (f"--{name.replace('_', '-')}" for name in _FILTERS if name in options.offered)
     filters = f"{', '.join(others)} or {last}"
-    if options.ids:
+    if options.named:
         raise UsageRefused(f"specify ids or select jobs by {filters}, not both")
-    raise UsageRefused(f"specify ids of jobs or batches, or select jobs by {filters}")
+    kinds = "jobs" if "jids" in options.offered else "jobs or batches"
+    raise UsageRefused(f"specify ids of {kinds}, or select jobs by {filters}")
 
 
 def is_filtered(options: SharedOptions) -> bool:

@@ -188,7 +188,7 @@ def test_an_interrupted_verb_stops_before_the_next_job_and_says_how_many_are_lef
         (("fail", "bid0000000001"), "try: arkline cancel bid0000000001"),
         (("hold", "jid0000000001", "--collection", "demo"), "leave out ids"),
         (("release", "jid0000000001", "--keep-held"), "--keep-held is for --collection"),
-        (("hold",), "specify ids of jobs or batches, or select jobs"),
+        (("hold",), "specify ids of jobs, or select jobs"),
     ],
 )
 def test_a_wrong_use_of_a_verb_says_what_to_use(

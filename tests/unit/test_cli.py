@@ -237,6 +237,20 @@ def test_a_verb_without_jobs_names_its_own_options() -> None:
     assert "--batch, --profile, --state, --cause or --older-than" in resumed
 
 
+ON_JOBS = ("hold", "fail", "approve", "reject")
+ON_BATCHES_TOO = ("release", "resume", "delete")
+
+
+@pytest.mark.parametrize("verb", [*ON_JOBS, *ON_BATCHES_TOO])
+def test_the_help_of_a_verb_and_its_refusal_name_batches_if_it_takes_some(verb: str) -> None:
+    kinds = "jobs" if verb in ON_JOBS else "jobs or batches"
+
+    shown = " ".join(runner.invoke(app, [verb, "--help"]).output.split())
+
+    assert f"{kinds.capitalize()}; or select jobs by options." in shown
+    assert f"specify ids of {kinds}, or select jobs by" in runner.invoke(app, [verb]).stderr
+
+
 def test_ids_and_a_filter_are_refused_together() -> None:
     refused = runner.invoke(app, ["resume", "--batch", "bid0000000001", "jid0000000001"])
 

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from operations.verbs.holds import HoldResult
     from operations.verbs.verbs import Resumption
 
-_SELECT = ("ids", "profile", "batch", "older_than")
-_SELECT_BY_STATE = ("ids", "profile", "batch", "state", "older_than")
+_SELECT_JOBS = ("profile", "batch", "older_than")
+_SELECT_JOBS_BY_STATE = ("profile", "batch", "state", "older_than")
 CANCEL, REPAIR = "cancel", "repair"
 """Verbs that are not events of a table."""
 
@@ -48,11 +48,11 @@ def _act(
 
     `how`: jobs are resumed.
     """
-    single = selection.are_named(options) and len(options.ids or ()) == 1
+    single = selection.are_named(options) and len(options.named) == 1
     if options.version is not None and not single:
         raise UsageRefused("--if-version is for one job or batch: name it")
     with api.site(options.by) as site:
-        names = options.ids or _selected(site, options, event)
+        names = options.named or _selected(site, options, event)
         act: _Act
         if single:
             act = partial(_raise, site, options, event, names[0], how)
@@ -138,7 +138,7 @@ def _planned(
     for start in range(0, len(names), bulk.JOBS_OF_A_PLAN):
         body = {"select": {"ids": names[start : start + bulk.JOBS_OF_A_PLAN]}, **_fields(how)}
         plans.append(acting.post(site, f"/v1/bulk/{event}/dry-run", bulk.BulkPlan, body))
-    if not options.ids and options.state is None and not options.cause and not (how and how.findings):
+    if not options.named and options.state is None and not options.cause and not (how and how.findings):
         plans = [plan.model_copy(update={"refused": ()}) for plan in plans]
 
     def act(*, dry_run: bool) -> Outcome:
@@ -190,7 +190,7 @@ def _together(verb: str, parts: list[Outcome], *, dry_run: bool) -> Outcome:
 
 def _on_collection(options: SharedOptions, name: str, verb: str, query: str = "") -> HoldResult:
     """Hold or release the whole collection, or show in a dry run what would change."""
-    if options.ids or selection.is_filtered(options) or options.version is not None:
+    if options.named or selection.is_filtered(options) or options.version is not None:
         raise UsageRefused("--collection means the whole collection: leave out ids, filters and --if-version")
     path = f"/v1/collections/{api.quoted(name)}/{verb}{'/dry-run' if options.dry_run else ''}{query}"
     with api.site(options.by) as site:
@@ -198,7 +198,12 @@ def _on_collection(options: SharedOptions, name: str, verb: str, query: str = ""
 
 
 @command(
-    "arkline hold --collection demo --reason 'database maintenance'", *_SELECT, "version", *_ACT, ids=_IDS
+    "arkline hold --collection demo --reason 'database maintenance'",
+    "jids",
+    *_SELECT_JOBS,
+    "version",
+    *_ACT,
+    ids=_IDS,
 )
 def hold(
     options: SharedOptions,
@@ -227,7 +232,7 @@ def hold(
         views.held(result)
 
 
-@command("arkline release --collection demo", *_SELECT, "version", *_ACT, ids=_IDS)
+@command("arkline release --collection demo", "ids", *_SELECT_JOBS, "version", *_ACT, ids=_IDS)
 def release(
     options: SharedOptions,
     collection: Annotated[
@@ -271,7 +276,8 @@ def release(
 
 @command(
     "arkline resume --batch bid0000000001 --state failed --dry-run",
-    *_SELECT_BY_STATE,
+    "ids",
+    *_SELECT_JOBS_BY_STATE,
     "cause",
     "version",
     *_ACT,
@@ -309,7 +315,12 @@ def resume(
 
 
 @command(
-    "arkline approve jid0000000001 --reason 'the rights are cleared'", *_SELECT, "version", *_ACT, ids=_IDS
+    "arkline approve jid0000000001 --reason 'the rights are cleared'",
+    "jids",
+    *_SELECT_JOBS,
+    "version",
+    *_ACT,
+    ids=_IDS,
 )
 def approve(options: SharedOptions) -> None:
     """Approve jobs in review: they continue and are stored.
@@ -320,7 +331,12 @@ def approve(options: SharedOptions) -> None:
 
 
 @command(
-    "arkline reject jid0000000001 --reason 'the scans are not legible'", *_SELECT, "version", *_ACT, ids=_IDS
+    "arkline reject jid0000000001 --reason 'the scans are not legible'",
+    "jids",
+    *_SELECT_JOBS,
+    "version",
+    *_ACT,
+    ids=_IDS,
 )
 def reject(options: SharedOptions) -> None:
     """Reject jobs in review: they fail, and the depositor learns why.
@@ -332,7 +348,8 @@ def reject(options: SharedOptions) -> None:
 
 @command(
     "arkline fail jid0000000001 --reason 'the source was withdrawn'",
-    *_SELECT_BY_STATE,
+    "jids",
+    *_SELECT_JOBS_BY_STATE,
     "version",
     *_ACT,
     ids=_IDS,
@@ -348,7 +365,8 @@ def fail(options: SharedOptions) -> None:
 
 @command(
     "arkline delete --state failed --older-than 30d --reason 'never fixed'",
-    *_SELECT_BY_STATE,
+    "ids",
+    *_SELECT_JOBS_BY_STATE,
     "cause",
     "version",
     "yes",
