@@ -249,6 +249,11 @@ class _Sent(threading.local):
 _sent = _Sent()
 
 
+def receivers() -> int:
+    """The number of workers that got this thread's last command."""
+    return _sent.receivers
+
+
 def _reject(error: Exception) -> None:
     log().error("foreign message rejected; send nothing to arkline's queues by hand", error=str(error))
 

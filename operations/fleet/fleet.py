@@ -29,7 +29,7 @@ from pipeline.errors import Action, Remedy, ServiceUnreachable, UsageRefused
 from pipeline.principal import Principal, Role
 from pipeline.records import Record
 from pipeline.settings import Settings
-from tasks import broker, stores
+from tasks import broker, stores, transport
 from zkstate.care import deployment
 from zkstate.fleet import holds, scheduled
 from zkstate.fleet.holds import Hold
@@ -371,10 +371,8 @@ def drain(
     principal.require(Role.OPERATOR, f"drain worker {worker}")
     session, settings = site.session, site.settings
     known = holds.drained(session)
-    asked_twice = worker not in known and _taken_by(settings, worker) is None
-    # the first question is lost to a worker that has just started
-    if asked_twice and worker not in (running := taking(settings)):
-        raise _unknown(running, worker, known)
+    if worker not in known:
+        _check_runs(settings, worker, known)
     if undo:
         changed = worker in known and holds.end(session, Stamp.of(principal, reason), worker=worker)
     else:
@@ -391,10 +389,24 @@ def drain(
     )
 
 
-def _unknown(running: Iterable[str], worker: str, drained: Iterable[str]) -> UsageRefused:
-    names = ", ".join(sorted(running)) or "none answers"
-    also = f"; drained: {', '.join(drained)}" if drained else ""
-    return UsageRefused(f"no worker called '{worker}' answers; running: {names}{also}")
+def _check_runs(settings: Settings, worker: str, drained: Iterable[str]) -> None:
+    """UsageRefused unless the worker answers; at once if all answer, and none has this name."""
+    asked = 0
+
+    def ask(inspect: Inspect) -> Any:
+        nonlocal asked
+        answers = inspect.active_queues()
+        asked = transport.receivers()
+        return answers
+
+    (answers,) = _ask(settings, ask)
+    if worker in answers:
+        return
+    # the first question is lost to a worker that has just started
+    if len(answers) >= asked or _taken_by(settings, worker) is None:
+        names = ", ".join(sorted(_known(answers, _QUEUES))) or "none answers"
+        also = f"; drained: {', '.join(drained)}" if drained else ""
+        raise UsageRefused(f"no worker called '{worker}' answers; running: {names}{also}")
 
 
 def _await_queues(settings: Settings, worker: str, *, some: bool) -> tuple[str, ...] | None:

@@ -12,6 +12,7 @@ import pytest
 from operations.fleet import fleet
 from operations.fleet.fleet import Worker
 from operations.site import Site
+from pipeline.errors import UsageRefused
 from pipeline.settings import Settings
 from tasks import broker
 from tasks.broker import configured
@@ -111,6 +112,20 @@ def test_a_worker_that_does_not_follow_its_drain_is_named_with_what_it_still_con
     assert (done.queues, done.changed, done.followed) == (("process",), True, False)
     assert (again.drain, again.changed) == (done.drain, False)
     assert [entry.action for entry in holds.actions(session)] == [JournalAction.DRAIN]
+
+
+def test_a_mistyped_worker_is_refused_once_all_workers_have_answered(
+    session: Session, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fleet, "ONE_WAIT", 3 * QUICK)
+    with answering(settings, "worker1@here"):
+        began = time.monotonic()
+        with pytest.raises(UsageRefused, match=r"'worker1@hers' answers; running: worker1@here$"):
+            fleet.drain(Site(settings, session), ANN, "worker1@hers")
+        seconds = time.monotonic() - began
+
+    assert seconds < QUICK
+    assert holds.drained(session) == {}
 
 
 def test_the_last_free_connection_is_enough_to_ask_the_workers(settings: Settings) -> None:
