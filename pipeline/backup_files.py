@@ -7,6 +7,7 @@ an interrupted backup. A backup whose digests do not match, or whose format is n
 import hashlib
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated
@@ -87,16 +88,29 @@ def partial_folder(folder: Path) -> Path:
     return partial
 
 
+@contextmanager
+def writing(partial: Path) -> Iterator[None]:
+    """Raise a fault of the disk as UsageRefused; the block only writes, or its reads raise errors of ours."""
+    try:
+        yield
+    except OSError as error:
+        raise UsageRefused(
+            f"{partial} cannot be written: {error.strerror or error}; remove it, and name a folder on a disk "
+            "that has room"
+        ) from error
+
+
 def publish(partial: Path, folder: Path, manifest: BackupManifest) -> BackupManifest:
-    """Write the manifest and give the folder its final name."""
-    names = sorted(file.name for file in partial.iterdir())
-    complete = manifest.model_copy(
-        update={"ended": now(), "digests": {name: _digest(partial / name) for name in names}}
-    )
-    (partial / MANIFEST).write_text(complete.model_dump_json(indent=2) + "\n")
-    sync_tree(partial)
-    partial.rename(folder)
-    sync(folder.parent)
+    """Write the manifest and give the folder its final name; UsageRefused if the disk is full or fails."""
+    with writing(partial):
+        names = sorted(file.name for file in partial.iterdir())
+        complete = manifest.model_copy(
+            update={"ended": now(), "digests": {name: _digest(partial / name) for name in names}}
+        )
+        (partial / MANIFEST).write_text(complete.model_dump_json(indent=2) + "\n")
+        sync_tree(partial)
+        partial.rename(folder)
+        sync(folder.parent)
     return complete
 
 

@@ -85,7 +85,7 @@ class BackupView(Record):
 
 
 def back_up(site: Site, folder: Path, on_progress: Progress = lambda _: None) -> BackupView:
-    """Write a backup; UsageRefused if the folder exists.
+    """Write a backup; UsageRefused if the folder exists, or cannot be written.
 
     ServiceDown if the stores do not belong together, before or after the copy.
     """
@@ -94,7 +94,7 @@ def back_up(site: Site, folder: Path, on_progress: Progress = lambda _: None) ->
     manifest = BackupManifest(deployment=confirmed, storage=stores.storage.place if stores.storage else "")
     partial = backup_files.partial_folder(folder)
     batches = jobs = 0
-    with (partial / backup_files.RECORD).open("w") as lines:
+    with backup_files.writing(partial), (partial / backup_files.RECORD).open("w") as lines:
         for entry in copy.read_record(site.session):
             lines.write(entry.model_dump_json(exclude_defaults=True) + "\n")
             batches += bool(entry.batch and not entry.job and not entry.removed)

@@ -3,6 +3,7 @@
 import json
 import re
 import sqlite3
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from kazoo.protocol.states import ZnodeStat
 
+from entrypoints.cli import exit_codes
 from operations.checks.check import check
 from operations.checks.deployment import back_up, initialize, restore, restore_inventory
 from operations.checks.stores import MARGIN
@@ -387,6 +389,35 @@ def test_without_pg_dump_the_backup_says_how_the_inventory_is_copied(
 def test_a_folder_that_exists_is_not_overwritten(session: Session, settings: Settings, backup: Path) -> None:
     with pytest.raises(UsageRefused, match="name a new folder"):
         back_up(Site(settings, session), backup)
+
+
+def test_a_disk_that_fills_during_a_backup_is_named(
+    session: Session, settings: Settings, tmp_path: Path
+) -> None:
+    initialize(Site(settings, session))
+    batches.submit(session, a_submission())
+    small = tmp_path / "small"
+    small.mkdir()
+    # one page for a file of another program, and folders and empty files need none
+    full = 'mount -t tmpfs -o size=4k none "$0" && head -c 4096 /dev/zero > "$0/other" && exec "$@"'
+    within = ("unshare", "--map-root-user", "--mount", "sh", "-c", full, str(small))
+
+    done = subprocess.run(
+        [*within, *cli.COMMAND, "backup", str(small / "monday")],
+        env=cli.variables(settings),
+        capture_output=True,
+        text=True,
+        timeout=cli.COMMAND_SECONDS,
+        check=False,
+    )
+
+    if "unshare:" in done.stderr or "mount:" in done.stderr:
+        pytest.skip(f"no small file system can be mounted here: {done.stderr.strip()}")
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (
+        exit_codes.REFUSED,
+        f"error: {small}/monday.partial cannot be written: No space left on device; remove it, and name a "
+        "folder on a disk that has room",
+    )
 
 
 def test_an_interrupted_restore_leaves_a_record_that_nothing_works_on_and_is_repeated(
