@@ -85,6 +85,8 @@ RANGE_NOT_SATISFIABLE = Code("range-not-satisfiable", 416, REFUSED,
     "The file ends before the requested range begins; `Content-Range` has its size.")
 RECORD_FULL = Code("record-full", 503, UNREACHABLE,
     "ZooKeeper has as many jobs as its memory is meant for; the same submission may succeed later.")
+RECORD_OUTDATED = Code("record-outdated", 503, UNREACHABLE,
+    "ZooKeeper has older data than it had; an operator has to restore the record.")
 RETRIEVALS_FULL = Code("retrievals-full", 503, UNREACHABLE,
     "The server sends as many files as it may at a time; the same request may succeed later.")
 SERVER_LIMIT = Code("server-limit", 507, OTHER,

@@ -270,7 +270,9 @@ def _error_of(answer: urllib3.BaseHTTPResponse, target: str, site: Client) -> Ar
     if answer.status == 401:
         detail = f"{detail} (asked: {site.url}, with the token from {site.source})"
     kind = _kind(problem, answer.status)
-    if kind is ErrorKind.UNREACHABLE and answer.status != 507:  # a full disk is for people
+    # a full disk, and an older record, are for people
+    by_itself = answer.status != 507 and problem.get("code") != codes.RECORD_OUTDATED.name
+    if kind is ErrorKind.UNREACHABLE and by_itself:
         error: ArklineError = Away(detail, service.retry_after(answer.headers.get("Retry-After")) or 0.0)
     else:
         error = _ERRORS[kind](detail)

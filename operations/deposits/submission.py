@@ -93,10 +93,16 @@ def owned(submission: Submission, principal: Principal) -> Submission:
     return submission.model_copy(update=said)
 
 
+class OldRecord(ServiceDown):
+    """A person has to end this outage: to try again is of no use."""
+
+    code = codes.RECORD_OUTDATED
+
+
 def _require_current_record(session: Session) -> None:
     known = outages.known(session).get(Service.RECORD)
     if known is not None and known.outage.blocks():
-        raise ServiceDown(
+        raise OldRecord(
             Service.RECORD,
             f"nothing was submitted, because {known.outage.message}; submit again when this outage is over",
         ).with_remedies(Remedy(Action.SHOW_STATUS))

@@ -6,6 +6,7 @@ from uuid import uuid4
 
 import pytest
 
+from entrypoints.cli import exit_codes
 from entrypoints.render.remedies import command
 from operations.checks.deployment import back_up, initialize
 from operations.checks.stores import MARGIN
@@ -16,10 +17,12 @@ from operations.why.why import why
 from pipeline.deployment import OutdatedStore, outdated
 from pipeline.inventory.sql import SqlInventory, open_inventory
 from pipeline.outcome import Service, ServiceDown
+from pipeline.principal import Role
 from pipeline.settings import Settings
 from tasks.stores import ConfirmedStores, count_up
 from tests.support import cli, planting
 from tests.support.operators import ANN
+from tests.support.web import serving
 from zkstate import paths
 from zkstate.care import copy
 from zkstate.connection.session import Session, connect
@@ -175,3 +178,20 @@ def test_a_machine_without_the_stores_accuses_no_record(
 
     assert overview(Site(desk, session), ANN).health.record_fault is None
     assert not (tmp_path / "desk" / "inventory.sqlite").exists()
+
+
+def test_a_submission_over_the_api_to_an_older_record_ends_with_its_fault_and_what_helps(
+    session: Session, settings: Settings, older: str, tmp_path: Path
+) -> None:
+    (tmp_path / "a.txt").write_text("a")
+    with pytest.raises(OutdatedStore):
+        ConfirmedStores(settings).confirm(session)
+    with serving(settings) as web:
+        ada = web.caller(Role.DEPOSITOR)
+        reached = {"ARKLINE_URL": ada.url, "ARKLINE_TOKEN": ada.token}
+        done = cli.run(settings, "submit", str(tmp_path / "a.txt"), "--profile", "demo", **reached)
+
+    assert done.code == exit_codes.UNREACHABLE
+    assert "nothing was submitted, because the record" in done.err
+    assert "trying again" not in done.err
+    assert "try: arkline status" in done.err
