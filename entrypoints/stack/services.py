@@ -199,6 +199,9 @@ def _program(
     return Command(name, argv, log, environment, folder=config.home, clean=TERMINATED)
 
 
+ZOOKEEPER = "zookeeper"
+"""The name of its process."""
+
 JAVA_TERMINATED = 143
 """Java's exit code after SIGTERM: 128 + 15, an orderly exit."""
 
@@ -266,7 +269,7 @@ def prepare_zookeeper(
     (folder / "zoo.cfg").write_text("\n".join([*settings, ""]))
     (folder / "logback.xml").write_text(LOGBACK)
     return Command(
-        name="zookeeper",
+        name=ZOOKEEPER,
         argv=(
             program.program,
             f"-Xmx{heap or heap_mb()}m",

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 from entrypoints.stack.child import HOST, Command, free_ports
@@ -29,6 +29,7 @@ from entrypoints.stack.home import (
 )
 from entrypoints.stack.services import (
     FLOWER_USER,
+    ZOOKEEPER,
     StackConfig,
     beat,
     child_environment,
@@ -57,9 +58,15 @@ class Stack:
 
 @contextmanager
 def running(
-    config: StackConfig, signals: StopSignals, say: Callable[[str], None] = lambda _: None
+    config: StackConfig,
+    signals: StopSignals,
+    say: Callable[[str], None] = lambda _: None,
+    check: Callable[[Settings], None] = lambda _: None,
 ) -> Iterator[Stack]:
-    """A stack, from ready to stopped. Starting and polling may raise Stopped or `process-died`."""
+    """A stack, from ready to stopped. Starting and polling may raise Stopped or `process-died`.
+
+    `check` may refuse to start a fleet on the servers of this stack, which are ready.
+    """
     home = config.home.absolute()
     config = replace(config, home=home)
     with lock_home(home, config.stop_command):
@@ -91,7 +98,8 @@ def running(
         _keep_previous_logs(command for tier in tiers for command in tier)
         supervisor = Supervisor(tiers, signals, say, lambda: write_info(home, info()))
         try:
-            supervisor.start()
+            own_record = fleet and any(server.name == ZOOKEEPER for server in started.services)
+            supervisor.start(partial(check, settings) if own_record else lambda: None)
             yield Stack(info(), supervisor, settings)
         finally:
             say("stopping")
@@ -139,14 +147,19 @@ SAMPLE_PROFILES = Path(__file__).with_name("profiles")
 """Profiles of a new stack, unless ARKLINE_PROFILES names another folder."""
 
 
-def run(config: StackConfig, say: Callable[[str], None], ready: Callable[[StackInfo], None]) -> None:
-    """Run a stack until a stop signal; calls `ready` once every service is ready."""
+def run(
+    config: StackConfig,
+    say: Callable[[str], None],
+    ready: Callable[[StackInfo], None],
+    check: Callable[[Settings], None] = lambda _: None,
+) -> None:
+    """Run a stack until a stop signal; calls `ready` once every service is ready. `check`: of `running`."""
     keep_private()
     ensure_profiles(config)
     with (
         stop_signals() as signals,
         suppress(Stopped),
-        running(config, signals, say) as started,
+        running(config, signals, say, check) as started,
     ):
         ready(started.info)
         while True:

@@ -67,8 +67,11 @@ class Supervisor:
     def processes(self) -> list[Process]:
         return [process for tier in self.tiers for process in tier]
 
-    def start(self) -> None:
-        for tier in self.tiers:
+    def start(self, between: Callable[[], None] = lambda: None) -> None:
+        """Start the tiers; `between` is called once a tier is ready, and may refuse the next one."""
+        for number, tier in enumerate(self.tiers):
+            if number:
+                between()
             for process in tier:
                 process.start()
             while waiting := [process for process in tier if not self._is_ready(process)]:

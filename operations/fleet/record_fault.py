@@ -65,6 +65,12 @@ def record_fault(site: Site) -> RecordFault | None:
         return RecordFault(reason=Reason.RECORD_OUTDATED, message=outage.message, since=outage.since)
     if _is_confirmed(session, settings):
         return None
+    return compared_fault(site)
+
+
+def compared_fault(site: Site) -> RecordFault | None:
+    """The fault that this machine finds, whatever the fleet has entered; writes nothing."""
+    session, settings = site.session, site.settings
     try:
         _compare(stores.stores_of(session, settings))
     except OutdatedStore as fault:

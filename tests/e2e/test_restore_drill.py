@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import threading
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from entrypoints.cli import exit_codes
+from entrypoints.stack import child
 from entrypoints.stack.home import StackInfo, read_info
 from operations.checks.deployment import back_up
 from operations.site import Site
@@ -210,6 +213,18 @@ def test_the_record_of_a_standalone_stack_is_restored_while_only_its_servers_run
         bid = arkline("submit", file, "--profile", "demo", "--wait", "-o", "name").split()[0]
         arkline("backup", backup)
     shutil.rmtree(home / "zookeeper" / "data")
+    began = time.monotonic()
+    refused = subprocess.run(
+        [*cli.COMMAND, "standalone", "start", "--home", str(home)],
+        env={name: value for name, value in os.environ.items() if not name.startswith("ARKLINE_")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert time.monotonic() - began < child.Command.ready_seconds
+    assert refused.returncode == exit_codes.FAILED
+    assert "restore ZooKeeper's data" in refused.stderr
+    assert f"arkline standalone start --servers-only --home {home}" in refused.stderr.splitlines()[-1]
     with stack("--servers-only") as info:
         assert (set(info.services), info.web_url, info.token) == ({"zookeeper", "redis"}, "", "")
         arkline("restore", backup, "--yes")

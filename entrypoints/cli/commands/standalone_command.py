@@ -7,6 +7,8 @@ import os
 import shlex
 import stat
 import sys
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,13 +16,22 @@ import kombu.utils.url
 import typer
 
 import entrypoints.stack.home
+from entrypoints.cli import context
+from entrypoints.cli.command_table import load_all
 from entrypoints.cli.options import Json, command
 from entrypoints.render import screen
 from entrypoints.stack import services, stack
+from operations.fleet import record_fault
+from operations.site import Site
+from pipeline import codes
+from pipeline.errors import ArklineError
+from zkstate.connection.session import connect
+from zkstate.errors import Unreachable
 
 if TYPE_CHECKING:
     from entrypoints.stack.home import StackInfo
     from entrypoints.stack.services import StackConfig
+    from pipeline.settings import Settings
 
 Home = Annotated[
     Path | None,
@@ -90,7 +101,20 @@ def run(config: StackConfig, *, detach: bool, as_json: bool = False) -> None:
     if detach:
         ready(stack.start_in_background(config))
     else:
-        stack.run(config, screen.progress, ready)
+        stack.run(config, screen.progress, ready, partial(_check_record, config.home))
+
+
+def _check_record(home: Path, settings: Settings) -> None:
+    """Refuse a record that workers and beats would not work on, with the way to its repair."""
+    load_all()  # a session has threads
+    context.quiet_logs()
+    with suppress(Unreachable), connect(settings) as session:  # workers wait for ZooKeeper, and log why
+        fault = record_fault.compared_fault(Site(settings, session))
+        if fault is not None:
+            alone = shlex.join(("arkline", "standalone", "start", "--servers-only", "--home", str(home)))
+            raise ArklineError(
+                f"{fault.message}. The servers alone, for such a command: {alone}", code=codes.STACK_FAILED
+            )
 
 
 def end(home: Path, *, as_json: bool = False) -> None:
