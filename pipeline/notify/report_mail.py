@@ -24,7 +24,7 @@ from pipeline import names
 from pipeline.humanize import counted
 from pipeline.names import one_line
 from pipeline.notify.batch_report import SECTION_ADVICE, BatchReport, ReportedJob, compose_update
-from pipeline.notify.mail import set_sender, set_subject
+from pipeline.notify.mail import message_id, set_sender, set_subject
 from pipeline.profiles.profile import Profile
 from pipeline.records import Batch, StatusReport, Submission
 from pipeline.states import JobState
@@ -379,9 +379,9 @@ def report_mail(
     body = as_text(report, site) + more
     page = as_html(report, site).replace("</body>", f"{as_paragraphs(more)}</body>")
     message = _mail(sender, to, subject_of(report), report.reported_at, body, page)
-    message["Message-ID"] = _identifier(report.bid, report.number)
+    message["Message-ID"] = message_id(f"{report.bid}.report-{report.number}", site)
     if report.number > 1:
-        message["In-Reply-To"] = _identifier(report.bid, 1)
+        message["In-Reply-To"] = message_id(f"{report.bid}.report-1", site)
     for name, jobs in attached.items():
         _attach(message, f"{name}.json", _written(f"{name}Jobs", jobs))
     return _repeatable(message, body)
@@ -424,7 +424,7 @@ def confirmation_mail(
     body += _refused_line(to)
     subject = _subject(submission.profile_name, f"received, {objects}", name)
     message = _mail(sender, to, subject, submission.submitted_at, body, text_page(subject, body))
-    message["Message-ID"] = f"<{bid}.confirmation@arkline>"
+    message["Message-ID"] = message_id(f"{bid}.confirmation", site)
     return _repeatable(message, body)
 
 
@@ -453,10 +453,6 @@ def _mail(sender: str, to: Recipients, subject: str, date: datetime, body: str, 
     message.set_content(body)
     message.add_alternative(page, subtype="html")
     return message
-
-
-def _identifier(bid: str, number: int) -> str:
-    return f"<{bid}.report-{number}@arkline>"
 
 
 def _refused_line(to: Recipients) -> str:

@@ -11,6 +11,7 @@ from fast_mail_parser import parse_email
 from pydantic import ValidationError
 
 from pipeline.notify.batch_report import compose_report, compose_update, known_after, status_report_of
+from pipeline.notify.mail import notice
 from pipeline.notify.report_mail import (
     as_html,
     as_json,
@@ -597,6 +598,26 @@ def test_an_invalid_sender_is_a_system_failure(sender: str) -> None:
     with pytest.raises(StepFailed, match="ARKLINE_MAIL_FROM") as failure:
         report_mail(report, a_profile(), a_submission(), sender)
     assert failure.value.kind is FailureKind.SYSTEM
+
+
+def test_the_mails_of_two_sites_about_batches_with_one_number_have_message_ids_of_their_own() -> None:
+    def mails(site: str) -> list[EmailMessage]:
+        profile, submission = a_profile("ann@example.org"), a_submission()
+        reports = [compose_report(a_batch(), [a_job(1)]).model_copy(update={"number": n}) for n in (1, 2)]
+        return [
+            confirmation_mail(BID, submission, profile, 1, SENDER, site),
+            *(report_mail(report, profile, submission, SENDER, site) for report in reports),
+            notice(Settings(public_url=site), "subject", "text", "key", reports[0].reported_at),
+        ]
+
+    test, real = mails("https://test.example.org"), mails("https://deposit.example.org")
+
+    assert len({mail["Message-ID"] for mail in test + real}) == 8
+    assert [mails[2]["In-Reply-To"] for mails in (test, real)] == [
+        test[1]["Message-ID"],
+        real[1]["Message-ID"],
+    ]
+    assert all("=?" not in mail.as_string().partition("Message-ID")[2][:80] for mail in test + real)
 
 
 def test_a_confirmation_has_the_number_of_objects() -> None:
