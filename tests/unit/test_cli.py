@@ -251,6 +251,13 @@ def test_the_help_of_a_verb_and_its_refusal_name_batches_if_it_takes_some(verb: 
     assert f"specify ids of {kinds}, or select jobs by" in runner.invoke(app, [verb]).stderr
 
 
+@pytest.mark.parametrize("name", ["", "..", "a/../worker1@host", "worker1@host?x", "worker 1", "%2e%2e"])
+def test_what_cannot_be_the_name_of_a_worker_is_refused_before_anything_is_asked(name: str) -> None:
+    result = arkline("drain", name, code=exit_codes.REFUSED)
+
+    assert f"'{name}' is no name of a worker: `arkline drain` lists the workers" in result.stderr
+
+
 def test_ids_and_a_filter_are_refused_together() -> None:
     refused = runner.invoke(app, ["resume", "--batch", "bid0000000001", "jid0000000001"])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,6 +17,7 @@ from entrypoints.render.screen import Column
 from operations.fleet import working_storage
 from operations.verbs import callbacks, holds
 from pipeline import humanize
+from pipeline.errors import UsageRefused
 from pipeline.notify import batch_report
 
 if TYPE_CHECKING:
@@ -93,6 +95,10 @@ def history(
     screen.emit(view) if json else views.action_history(view)
 
 
+WORKER = re.compile(r"(?!\.\.?$)[^\s/?#%]+")
+"""What can be a worker's name, and one part of the path of a request."""
+
+
 @command("arkline drain worker1@host", "reason", "by", "json", ids="worker")
 def drain(
     options: SharedOptions,
@@ -120,6 +126,8 @@ def drain(
     code is 1 if the worker still takes jobs, or does not answer, after 15 seconds, and with --wait if it
     still has a task.
     """
+    if worker is not None and not WORKER.fullmatch(worker):
+        raise UsageRefused(f"'{worker}' is no name of a worker: `arkline drain` lists the workers")
     with api.site(options.by) as site:
         if worker is None:
             fleet = site.get("/v1/workers", operations.fleet.fleet.Workers)
