@@ -565,6 +565,21 @@ def test_a_zip_has_the_deposited_files(scans: Caller, whole: str, tmp_path: Path
 
 
 @pytest.mark.parametrize("kind", ["zip", "bag"])
+def test_head_describes_an_archive_and_is_no_event(web: Web, scans: Caller, whole: str, kind: str) -> None:
+    path = f"/v1/objects/{whole}/versions/1/{kind}"
+    before = events(web, whole)
+
+    answer = scans.request("HEAD", path, headers={"Range": "bytes=100-"})
+
+    assert events(web, whole) == before
+    got = scans.get(path)
+    same = ("Content-Type", "Content-Disposition", "Content-Length")
+    assert answer.status_code == 200
+    assert {name: answer.headers[name] for name in same} == {name: got.headers[name] for name in same}
+    assert scans.request("HEAD", path.replace("/1/", "/7/")).status_code == 404
+
+
+@pytest.mark.parametrize("kind", ["zip", "bag"])
 def test_a_damaged_file_ends_an_archive_before_its_end(web: Web, scans: Caller, ark: str, kind: str) -> None:
     with pytest.raises((ChunkedEncodingError, ConnectionError)):
         scans.get(f"/v1/objects/{ark}/versions/1/{kind}")

@@ -111,6 +111,7 @@ def download_file(  # noqa: PLR0913 - a request has these headers
     return sent(request, of, retrieval.event_of(of), pieces, headers, 206 if is_part else 200)
 
 
+@router.head("/{ark:first}/versions/{version}/bag", include_in_schema=False)
 @router.get(
     "/{ark:first}/versions/{version}/bag",
     summary="Download a version as a BagIt bag",
@@ -143,15 +144,19 @@ def download_bag(  # noqa: PLR0913 - a request has these headers
     given = retrieval.bag_of(web.site, web.events, caller, of, attempt.check, begun)
     folder = bag_name(of.known, of.version.number)
     size = tar_size(folder, given.bag.sizes())
-    start = _rest(range_ or "", size) if given.name == begun else 0
-    pieces = tar(folder, given.bag.parts(web.site.storage()), given.event.at, start)
+    is_whole = given.name != begun or request.method == "HEAD"
+    start = 0 if is_whole else _rest(range_ or "", size)
     headers = _archive(of, f"{folder}.tar", "application/x-tar", size - start)
     headers |= {"ETag": f'"{given.name}"', "Accept-Ranges": "bytes"}
+    if request.method == "HEAD":
+        return Response(None, 200, headers)
+    pieces = tar(folder, given.bag.parts(web.site.storage()), given.event.at, start)
     if start:
         headers["Content-Range"] = f"bytes {start}-{size - 1}/{size}"
     return sent(request, of, given.event, pieces, headers, 206 if start else 200)
 
 
+@router.head("/{ark:first}/versions/{version}/zip", include_in_schema=False)
 @router.get(
     "/{ark:first}/versions/{version}/zip",
     summary="Download the deposited files of a version as a zip archive",
@@ -166,7 +171,10 @@ def download_zip(request: Request, caller: Caller, ark: Ark, version: Version) -
     event = dissemination(of.known.ark, of.version.number, of.by, "a copy of the deposited files as a zip")
     folder = bag_name(of.known, of.version.number)
     size, pieces = zip_of(folder, of.known.ark, of.version, site.storage())
-    return sent(request, of, event, pieces, _archive(of, f"{folder}.zip", "application/zip", size))
+    headers = _archive(of, f"{folder}.zip", "application/zip", size)
+    if request.method == "HEAD":
+        return Response(None, 200, headers)
+    return sent(request, of, event, pieces, headers)
 
 
 def _archive(of: ChosenVersion, name: str, media_type: str, size: int) -> dict[str, str]:
