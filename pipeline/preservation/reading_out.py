@@ -11,6 +11,13 @@ from pipeline.names import quote_name
 from pipeline.outcome import DamagedObject, damaged
 from pipeline.storage.base import OutgoingFile, Storage
 
+_WRONG_BYTES = ("damaged in storage", "restore it from a copy of the storage")
+_WRONG_ROW = (
+    "in storage as it was downloaded, but the inventory was changed",
+    "restore this row of inv_files from a copy of the inventory",
+)
+"""What is wrong if the bytes are not those of the record, and what to do."""
+
 
 def files_of(
     ark: str, version: InventoryVersion, storage: Storage
@@ -60,10 +67,11 @@ def verified(ark: str, file: InventoryFile, pieces: Iterable[bytes]) -> Iterator
         held = piece
     actual = (digester.size, digester.value(algorithm))
     if actual != (file.size, recorded):
+        is_stored = actual[1] in (recorded, file.provenance.sha512 if file.provenance else "")
+        state, remedy = _WRONG_ROW if is_stored else _WRONG_BYTES
         raise damaged(
-            f"{quote_name(file.path)} of {ark} is damaged in storage: it has {actual[0]:,} bytes with the "
-            f"{algorithm} {actual[1]}, not {file.size:,} bytes with {recorded}; restore it from a copy of "
-            "the storage"
+            f"{quote_name(file.path)} of {ark} is {state}: it has {actual[0]:,} bytes with the "
+            f"{algorithm} {actual[1]}, not {file.size:,} bytes with {recorded}; {remedy}"
         )
     if held:
         yield held

@@ -168,6 +168,23 @@ def test_a_bit_that_flipped_refuses_the_export_and_leaves_no_bag(store: Store, t
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("change", ["full_size = 7", f"digest_value = '{'0' * 128}'"])
+def test_a_changed_row_of_the_inventory_is_not_called_damage_in_storage(
+    store: Store, tmp_path: Path, change: str
+) -> None:
+    ark = stored(store)
+    statement = f"UPDATE inv_files SET {change} WHERE pathname = 'producer/a.txt'"
+    database = store.repository.inventory.database
+    database.write(lambda connection: connection.exec_driver_sql(statement))
+
+    said = exported(ark, tmp_path / "bag", code=exit_codes.BROKEN_CUSTODY).stderr
+
+    assert "producer/a.txt" in said
+    assert "in storage as it was downloaded, but the inventory was changed" in said
+    assert "damaged in storage" not in said
+    assert "restore this row of inv_files from a copy of the inventory" in said
+
+
 def test_a_missing_file_refuses_the_export_and_leaves_no_bag(store: Store, tmp_path: Path) -> None:
     ark = stored(store)
     store.change(ark, "v1/content/producer/a.txt", lambda _: None)
