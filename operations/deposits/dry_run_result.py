@@ -120,7 +120,7 @@ class DryRunResult(Record):
     hold: Hold | None = None
     """The hold on the collection; its jobs would be held."""
     repeated: tuple[str, ...] = ()
-    """Values that several objects share; a limited list."""
+    """Warnings: values that several objects share, objects of other depositors; a limited list."""
     repeated_count: int = 0
     contradictions: tuple[Contradiction, ...] = ()
     estimate: Estimate | None = None

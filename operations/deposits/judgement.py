@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from pathlib import PurePosixPath
 
 from operations.deposits.planned import (
@@ -24,6 +25,7 @@ from operations.deposits.submission import check_said
 from operations.site import Site
 from pipeline.description import metadata
 from pipeline.errors import UsageRefused
+from pipeline.humanize import counted
 from pipeline.identifiers import minter
 from pipeline.inventory.recording import Placement
 from pipeline.manifests.checkm import repeated_identifiers, too_many_rows
@@ -61,6 +63,8 @@ class _Known:
     arks: dict[str, str]
     """Local id -> ARK, for the owner's local ids that have one."""
     placements: dict[str, Placement]
+    of_others: frozenset[str]
+    """ARKs of objects that have a version of another depositor."""
     may_be_stored: Callable[[str], bool]
     """Whether storage has an object with the ARK, perhaps one that the inventory does not have yet."""
 
@@ -85,10 +89,11 @@ def judge(
         for one in objects
     )
     given = {one.primary_id: after.version_of for one, after in zip(objects, judged, strict=True)}
+    warnings = (*_repeated(objects), *_taken_from_sight(judged, known))
     return Judgement(
         objects=judged,
         errors=tuple(_problems_of_all(len(objects) if total is None else total, known)),
-        warnings=tuple(FieldProblem(message=message, field="file") for message in _repeated(objects)),
+        warnings=tuple(FieldProblem(message=message, field="file") for message in warnings),
         known=known.arks | {name: ark for name, ark in given.items() if name and ark},
         contradictions=tuple(_contradictions(objects, known)),
     )
@@ -121,9 +126,10 @@ def _look_up(site: Site, profile: Profile, submission: Submission, objects: Sequ
     inventory = site.archive() if local_ids or given else None
     arks = inventory.arks_of(profile.owner, local_ids) if inventory else {}
     placements = inventory.placements_of([*given, *arks.values()]) if inventory else {}
+    of_others = inventory.not_of(submission.owner, placements) if inventory else frozenset()
     space = usage_now(settings) if settings.working.is_dir() else None
     may_be_stored = partial(_may_be_stored, site, profile)
-    return _Known(submission, profile, settings, space, arks, placements, may_be_stored)
+    return _Known(submission, profile, settings, space, arks, placements, of_others, may_be_stored)
 
 
 def _may_be_stored(site: Site, profile: Profile, ark: str) -> bool:
@@ -238,3 +244,14 @@ def _repeated(objects: Sequence[NamedObject]) -> Iterator[str]:
     for digest, times in Counter(map(str, filter(None, alone))).items():
         if times > 1:
             yield f"{times:,} objects have the digest '{digest}': the same bytes are deposited more than once"
+
+
+def _taken_from_sight(judged: Sequence[JudgedObject], known: _Known) -> Iterator[str]:
+    """What a deposit does to those who have deposited its objects: each sees only what is all her own."""
+    arks = dict.fromkeys(one.version_of for one in judged if one.version_of in known.of_others)
+    for ark in islice(arks, 1):
+        others = f" and {counted(len(arks) - 1, 'other object')}" if len(arks) > 1 else ""
+        yield (
+            f"{ark}{others} {'have' if others else 'has'} a version of another depositor: with one of yours, "
+            "no depositor finds it any more, you neither; viewers and staff of the collection do"
+        )

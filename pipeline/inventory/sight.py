@@ -1,10 +1,11 @@
 """Which objects a principal sees, as a condition in SQL, so that every page is full."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sqlalchemy import ColumnElement, Connection, Select, exists, false, not_, or_, select, true
 
-from pipeline.inventory.tables import ingests, objects
+from pipeline.inventory.tables import ingests, objects, rows_with
 
 
 @dataclass(frozen=True)
@@ -58,3 +59,10 @@ def deposited_by(depositor: str, after: int) -> Select[tuple[int]]:
 def is_seen(connection: Connection, ark: str, sight: Sight) -> bool:
     query = select(objects.c.id).where(objects.c.ark == ark, sees(sight, objects.c.id))
     return connection.scalar(query) is not None
+
+
+def not_of(connection: Connection, depositor: str, arks: Iterable[str]) -> frozenset[str]:
+    """The ARKs of objects that have a version of another depositor."""
+    of_others = ingests.c.depositor != depositor
+    query = select(objects.c.ark).join(ingests, ingests.c.inv_object_id == objects.c.id).where(of_others)
+    return frozenset(ark for (ark,) in rows_with(connection, query.distinct(), objects.c.ark, arks))

@@ -156,6 +156,7 @@ class SqlInventory:
     objects_with = _reads(by_findings.keys)
     found_objects = _reads(by_findings.found_objects)
     is_seen = _reads(sight.is_seen)
+    not_of = _reads(sight.not_of)
     objects_by_text = _reads(by_text.hits)
     found_by = _reads(by_text.found_by)
     arks_identified = _reads(by_text.arks_identified)

@@ -301,6 +301,22 @@ def test_what_two_objects_share_is_told(
     assert [fault.message for fault in found.warnings] == [says]
 
 
+def test_who_adds_a_version_to_the_object_of_another_learns_before_who_will_see_it(
+    session: Session, settings: Settings
+) -> None:
+    """... and who adds one to an object that is all her own has no warning."""
+    keep(settings, depositor="token:ann")
+    one = NamedObject(number=1, local_id=("known",))
+
+    by_bob = judged(session, settings, one, owner="token:bob", new_version=True)
+    by_ann = judged(session, settings, one, owner="token:ann", new_version=True)
+
+    (warning,) = by_bob.warnings
+    assert f"{KEPT} has a version of another depositor" in warning.message
+    assert "no depositor finds it any more" in warning.message
+    assert only(by_bob).errors == by_ann.warnings == ()
+
+
 def test_a_deposit_for_an_unknown_profile_is_refused(session: Session, settings: Settings) -> None:
     with pytest.raises(UnknownProfile):
         judged(session, settings, profile_name="nosuch")
