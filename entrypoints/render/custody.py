@@ -24,6 +24,7 @@ from pipeline.inventory.fixity import FixityCheck
 from pipeline.names import printable
 from pipeline.preservation.custody import Custody, FileCustody, Origin, Source, Verdict
 from pipeline.preservation.premis_record import formats_of
+from pipeline.records import now
 from pipeline.working_storage.capacity import in_units
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ def described(view: ObjectView) -> None:
             ("collections", ", ".join(view.collections)),
             ("local ids", "; ".join(view.local_id)),
             *view.erc,
+            ("embargo", _embargo(view)),
             ("fixity", _fixity(view)),
             ("created", when(view.created)),
             ("changed", when(view.modified)),
@@ -82,6 +84,16 @@ def _formats(view: ObjectView, of: InventoryVersion) -> dict[str, str]:
     """Path -> codes of PRONOM, for the files whose format was identified."""
     codes = {file.path: ", ".join(formats_of(view, file)) for file in of.files if file.findings}
     return {path: text for path, text in codes.items() if text}
+
+
+def _embargo(view: ObjectView) -> str:
+    if view.embargo is None:
+        return ""
+    if view.embargo.until is None:
+        return "its end is not known: only operators get the files"
+    if not view.embargo.holds(now()):
+        return f"ended {when(view.embargo.until)}"
+    return f"until {view.embargo.until:%Y-%m-%d %H:%M} UTC: only operators get the files"
 
 
 def _fixity(view: ObjectView) -> str:

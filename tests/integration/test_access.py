@@ -18,7 +18,7 @@ from pipeline.records import SubmissionMode
 from pipeline.settings import Settings
 from pipeline.storage.base import StoreRequest
 from tasks.app import make_context
-from tests.support import planting
+from tests.support import cli, planting
 from tests.support.recordings import recording
 from tests.support.repository import Repository, empty_inventory
 from tests.support.stores import JOBS, Store, flip
@@ -140,6 +140,22 @@ def test_an_embargo_is_over_at_its_end_and_not_before(
     assert viewer.get(path).status_code == 403
     monkeypatch.setattr(retrieval, "now", lambda: END)
     assert viewer.get(path).text == "secret"
+
+
+def test_the_page_and_the_command_line_say_whether_an_embargo_holds(
+    web: Web, record: Session, store: Store, callers: dict[str, Caller], embargoed: str
+) -> None:
+    over = stored(record, store, {"a.txt": "alpha", EMBARGO: "embargoEndDate: 2001-01-31"})
+    viewer = callers["viewer of the collection"]
+
+    pages = {ark: viewer.get(f"/objects/{ark}").text for ark in (embargoed, over)}
+    printed = {ark: cli.run(web.context.settings, "object", ark).out for ark in (embargoed, over)}
+
+    assert "The files are under an embargo until" in pages[embargoed]
+    assert "The embargo ended" in pages[over]
+    assert "under an embargo" not in pages[over]
+    assert "until 2031-01-31 00:00 UTC: only operators get the files" in printed[embargoed]
+    assert "ended 2001-01-3" in printed[over]
 
 
 def forget(store: Store, ark: str) -> None:

@@ -30,6 +30,7 @@ from pipeline.inventory.base import InventoryFile, InventoryObject, InventoryVer
 from pipeline.names import PRODUCER
 from pipeline.preservation.custody import Custody, FileCustody, size_of
 from pipeline.principal import Principal
+from pipeline.records import now
 from pipeline.working_storage.capacity import in_units
 from zkstate.errors import Missing
 
@@ -121,6 +122,7 @@ def _object_page(
         "object.html",
         timeline=objects.timeline(web.site.inventory(), objects.as_seen_by(caller, known))[-EVENTS:],
         withheld=withheld,
+        is_embargoed=known.embargo is not None and known.embargo.holds(now()),
         preview=preview,
         title=next((value for element, value in known.erc if element == "what"), ""),
         tree=tree_of(shown.files[:LISTED]),
