@@ -292,6 +292,9 @@ NAME = "mrt-premis.xml"
 ASSIGNED = "assigned to the object by arkline"
 """The detail of an `identifier assignment` event for an ARK that the depositor did not give."""
 
+UNCHANGED = "that of the object since an earlier version"
+"""The same for a version of an object that had the ARK before, whoever chose it."""
+
 NONE_DECLARED: Mapping[str, Digest] = {}
 
 
@@ -304,17 +307,20 @@ def pieces(  # noqa: PLR0913 - the facts of one object
     declared: Mapping[str, Digest] = NONE_DECLARED,
     names: str = "",
     runs: Iterable[CheckRun] = (),
+    *,
+    later: bool = False,
 ) -> Iterator[bytes]:
     """The document in pieces: the object and its files, the events up to storage, and the agents.
 
     `job` has all its identifiers. `checks`: a sentence for every successful validation. `local_id`: the local
     ids of the object, if it has more than the job. `declared`: the depositor's digests by path.
     `names`: the names whose encoding the container does not declare, with the assumed encoding and the bytes.
-    `runs`: the checks of the deposit.
+    `runs`: the checks of the deposit. `later`: the object has an earlier version.
     """
     runs = tuple(runs)
     identified = _identified_formats(runs)
     given = job.configuration
+    how = ASSIGNED if job.identifiers.assigned else "given by the depositor"
     yield BEGIN
     local_ids = job.identifiers.local_id if local_id is None else local_id
     yield object_element(ark, local_ids, given.payload_name)
@@ -323,7 +329,7 @@ def pieces(  # noqa: PLR0913 - the facts of one object
     agents = {}
     of_job = (
         replace(event, identifier=f"{job.jid}-{number:02d}")
-        for number, event in enumerate(_events(job, ark, checks, names), 1)
+        for number, event in enumerate(_events(job, ark, checks, names, UNCHANGED if later else how), 1)
     )
     of_runs = (event for run in runs for event in check_events(job.jid, None, CheckSummary.of(run)))
     for event in (*of_job, *of_runs):
@@ -410,8 +416,8 @@ def _file(file: ContentFile, declared: Digest | None, identified: tuple[str, ...
     )
 
 
-def _events(job: Job, ark: str, checks: Iterable[str], names: str) -> Iterator[ObjectEvent]:
-    """The events in order, including resolved failures; without identifiers."""
+def _events(job: Job, ark: str, checks: Iterable[str], names: str, how: str) -> Iterator[ObjectEvent]:
+    """The events in order, including resolved failures; without identifiers. `how` the object got its ARK."""
     previous = JobState.PENDING
     for entry in job.history:
         if entry.event in _REVIEWED:
@@ -424,7 +430,6 @@ def _events(job: Job, ark: str, checks: Iterable[str], names: str) -> Iterator[O
     at = max((entry.at for entry in job.history), default=job.configuration.submitted_at)
     for check in checks:
         yield _happened("validation", at, check, "valid")
-    how = ASSIGNED if job.identifiers.assigned else "given by the depositor"
     local_ids = "".join(f"; local id {name}" for name in job.identifiers.local_id)
     yield _happened("identifier assignment", at, f"{ark}, {how}{local_ids}")
     given = job.configuration

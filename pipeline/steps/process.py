@@ -54,6 +54,8 @@ class Identity:
     """True if the ARK was minted for this job and no local id can already name the object."""
     recorded: int = 0
     """The last version of the object that the inventory has."""
+    named: bool = False
+    """The ARK was not minted now: the depositor named it, or a local id did."""
 
 
 def identify(job: Job, profile: Profile, context: StepContext, local_id: tuple[str, ...]) -> Identity:
@@ -83,7 +85,8 @@ def identify(job: Job, profile: Profile, context: StepContext, local_id: tuple[s
         _write(job, context, known, identifiers)
         context.attempt.check()
         context.inventory.reserve_local_ids(profile.owner, ark, local_id)
-        return Identity(ark, identifiers, new=False, recorded=placement.version if placement else 0)
+        recorded = placement.version if placement else 0
+        return Identity(ark, identifiers, new=False, recorded=recorded, named=True)
 
 
 def recall(job: Job, context: StepContext) -> bool:
@@ -288,6 +291,10 @@ def _compose_version(
     """Compose the files that describe the object; returns the request to store the version, and its ERC."""
     previous = _previous(job, profile, context, identity.ark)
     described = metadata.describe(job, profile, identity.ark, submitted.statements.elements, previous)
+    # the inventory may not have the first version yet
+    later = identity.recorded > 0 or (
+        identity.named and context.storage.has_object(identity.ark, profile.storage_node)
+    )
     declared = {
         f"{PRODUCER}{file.path}": file.digest
         for file in submitted.downloaded
@@ -303,6 +310,7 @@ def _compose_version(
             declared,
             _names_read(submitted.downloaded),
             submitted.runs,
+            later=later,
         )
         texts = {**{name: (text,) for name, text in described.files.items()}, premis.NAME: events}
         system_files = compose_all(job, submitted.workspace, texts, submitted.files, context.attempt)

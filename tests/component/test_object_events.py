@@ -171,6 +171,24 @@ def test_one_document_has_all_events_from_transfer_to_the_last_check(store: Stor
     assert found == [*processing, *processing, *AFTER_PROCESSING, *AFTER_PROCESSING, ("fixity check", "pass")]
 
 
+@pytest.mark.parametrize("given", [None, "ark:/99999/fk4own"])
+def test_who_chose_the_ark_is_said_once_and_not_otherwise_by_a_later_version(
+    store: Store, tmp_path: Path, given: str | None
+) -> None:
+    """... that names the object in the other way than the first did."""
+    made = store.repository
+    first = made.job(1, {"a.txt": "alpha"}, primary_id=given, local_id=("loc-1",))
+    ark = made.recorded(first).ark
+    named = {"local_id": ("loc-1",)} if given else {"primary_id": ark}
+    made.recorded(made.job(2, {"a.txt": "new"}, submission_mode=SubmissionMode.UPDATE, **named))
+
+    text = document(ark, tmp_path).decode()
+
+    who = ("given by the depositor", "assigned to the object by arkline")
+    assert [text.count(f"{ark}, {how}") for how in who] == ([1, 0] if given else [0, 1])
+    assert text.count(f"{ark}, that of the object since an earlier version") == 1
+
+
 def test_every_event_and_agent_of_the_document_has_one_identifier(store: Store, tmp_path: Path) -> None:
     ark = stored(store)
     updated(store, ark)
