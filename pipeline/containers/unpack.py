@@ -8,7 +8,7 @@ import struct
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -114,7 +114,7 @@ def unpack(path: Path, name: str, target: Path, limits: Limits, attempt: Attempt
         with entries(archive) as members:
             yield from _write_all(members, archive, target, limits.case_fold, attempt)
     except UnsafeName as error:
-        raise content(f"{archive.title}: {error}; rename it and pack again") from error
+        raise _unsafe(archive, error) from error
     except _DAMAGED as error:
         raise _damaged(archive, error) from error
     except OSError as error:
@@ -132,50 +132,75 @@ def unpack(path: Path, name: str, target: Path, limits: Limits, attempt: Attempt
 def folders_without_files(path: Path, name: str, entries_limit: int, bytes_limit: int) -> tuple[str, ...]:
     """The empty folders of a container; nothing is unpacked.
 
-    StepFailed(content) if the container cannot be read.
+    StepFailed(content) if the container cannot be read, or has an entry that is refused. Names whose encoding
+    is not declared are not judged: the collection may say which it is.
     """
     archive = Archive(path, name, entries_limit, bytes_limit)
     folders, parents = set[str](), set[str]()
     try:
         with entries(archive) as members:
-            for entry in members:
+            names = UsedNames(case_fold=False)
+            for entry in _allowed(members, archive, names, judges=lambda entry: not entry.name_encoding):
                 inside = entry.name.strip("/")
                 if entry.is_folder:
                     folders.add(inside)
                 while inside := inside.rpartition("/")[0]:
                     parents.add(inside)
+    except UnsafeName as error:
+        raise _unsafe(archive, error) from error
     except _DAMAGED as error:
         raise _damaged(archive, error) from error
     return tuple(sorted(folders - parents - {"", "."}))
 
 
-def _write_all(
-    entries: Iterable[Entry], archive: Archive, target: Path, case_fold: bool, attempt: Attempt
-) -> Iterator[DownloadedFile]:
-    names = UsedNames(case_fold)
-    empty, folders = True, list[str]()
-    room, counter = archive.max_bytes, WorkCounter(attempt)
+def _unsafe(archive: Archive, error: UnsafeName) -> StepFailed:
+    return content(f"{archive.title}: {error}; rename it and pack again")
+
+
+def _allowed(
+    entries: Iterable[Entry],
+    archive: Archive,
+    names: UsedNames,
+    begin: Callable[[], None] = lambda: None,
+    judges: Callable[[Entry], bool] = lambda _: True,
+) -> Iterator[Entry]:
+    """The entries; StepFailed(content) or UnsafeName at the first that is refused, or if none is a file.
+
+    `judges`: whether the entry's name is judged.
+    """
+    empty = True
     for count, entry in enumerate(entries, 1):
-        counter.begin_file()
+        begin()
         if entry.is_folder and entry.name in ("", "."):
             continue
-        safe_name(entry.name, PRODUCER)
+        judged = judges(entry)
+        if judged:
+            safe_name(entry.name, PRODUCER)
         if entry.refused:
             raise content(f"{archive.title}: {quote_name(entry.name)} {entry.refused}")
-        if not entry.is_folder and (clash := names.add(entry.name)):
+        if judged and not entry.is_folder and (clash := names.add(entry.name)):
             raise content(f"{archive.title}: {clash.reason}; rename it and pack again")
         if max(count, names.count) > archive.max_entries:
             message = f"{archive.title} has more than {archive.max_entries} files and folders: divide it"
             raise content(message).because(causes.LIMIT_EXCEEDED(limit=f"of {archive.max_entries:,} entries"))
+        empty = empty and entry.is_folder
+        yield entry
+    if empty:
+        raise content(f"{archive.title} has no files in it")
+
+
+def _write_all(
+    entries: Iterable[Entry], archive: Archive, target: Path, case_fold: bool, attempt: Attempt
+) -> Iterator[DownloadedFile]:
+    folders = list[str]()
+    room, counter = archive.max_bytes, WorkCounter(attempt)
+    for entry in _allowed(entries, archive, UsedNames(case_fold), counter.begin_file):
         if entry.is_folder:
             folders.append(entry.name)
         else:
             file = _write(entry, archive, target, room, counter)
             room -= file.size
-            empty = False
             yield file
-    if empty:
-        raise content(f"{archive.title} has no files in it")
     _make_folders(folders, archive, target)
 
 

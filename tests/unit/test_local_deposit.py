@@ -105,6 +105,42 @@ def test_of_a_large_zip_its_directory_alone_is_read(tmp_path: Path) -> None:
     assert (deposit.type, deposit.empty) == (SubmissionType.CONTAINER, ("empty",))
 
 
+@pytest.mark.parametrize(
+    ("files", "says"),
+    [
+        ((), "container 'scans.zip' has no files in it"),
+        (("../a.txt",), "rename it and pack again"),
+        (("\u00e9.txt", "e\u0301.txt"), "is given twice, once composed and once decomposed"),
+        (("locked.txt",), "'locked.txt' is encrypted; pack it without a password"),
+    ],
+)
+def test_a_dry_run_refuses_a_container_that_a_worker_would_refuse(
+    tmp_path: Path, files: tuple[str, ...], says: str
+) -> None:
+    archive = tmp_path / "scans.zip"
+    with zipfile.ZipFile(archive, "w") as packed:
+        for name in files:
+            packed.writestr(name, "a")
+    if files == ("locked.txt",):
+        data = bytearray(archive.read_bytes())
+        for header, flags in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+            data[data.index(header) + flags] |= 1
+        archive.write_bytes(data)
+
+    with pytest.raises(UsageRefused, match=re.escape(says)):
+        with_container_read(plan_deposit(archive), Settings())
+
+
+def test_a_dry_run_leaves_names_of_unknown_encoding_to_the_collection(tmp_path: Path) -> None:
+    """In Shift-JIS, the second byte of some characters is a backslash."""
+    archive, raw = tmp_path / "scans.zip", "\u8868.txt".encode("shift_jis")
+    with zipfile.ZipFile(archive, "w") as packed:
+        packed.writestr("_" * len(raw), "a")
+    archive.write_bytes(archive.read_bytes().replace(b"_" * len(raw), raw))
+
+    assert with_container_read(plan_deposit(archive), Settings()).objects == 1
+
+
 def test_a_file_is_stored_under_its_name_even_if_that_has_an_escape(tmp_path: Path) -> None:
     source = folder(tmp_path / "reports", "My%20Report.pdf", "sub%7c/a%2520b.pdf", "My Report.pdf")
 
