@@ -339,6 +339,22 @@ def test_a_dry_run_of_local_files_names_folders_without_files(
     assert done.code == 0
 
 
+def test_submit_says_that_the_object_has_a_version_of_another_depositor(
+    session: Session, settings: Settings
+) -> None:
+    demo = Profiles(settings.profiles).get("demo")
+    known = recording(
+        owner=demo.owner, collections=demo.collections, local_id=("known",), depositor="token:other"
+    )
+    open_inventory(settings.inventory).record(known)
+
+    options = ("--profile", "demo", "--local-id", "known", "--new-version")
+    done = arkline.run(settings, "submit", "http://example.org/a.txt", *options)
+
+    assert "has a version of another depositor" in " ".join(done.err.split())
+    assert done.code == 0
+
+
 def test_a_dry_run_of_a_damaged_container_refuses_it(settings: Settings, tmp_path: Path) -> None:
     (tmp_path / "a.zip").write_bytes(b"PK\3\4 and no more")
 

@@ -387,6 +387,8 @@ def _note_known(judged: DryRunResult) -> None:
         screen.note(f"'{identifier}' is {ark} already: {consequence}")
     arks = judged.known.values()
     judgement.failures(one for one in judged.failures if not any(ark in one.message for ark in arks))
+    for warning in judged.repeated:
+        screen.note(warning)
 
 
 def _upload(deposit: LocalDeposit, uploader: SiteUploader, key: str) -> Payload:
