@@ -75,7 +75,8 @@ class RequestMetrics:
         """Count a request; `scope` as the routes left it."""
         route = scope.get("route")
         path = getattr(route, "path", UNKNOWN)
-        methods = getattr(route, "methods", None) or ()
+        methods = {*(getattr(route, "methods", None) or ())}
+        methods |= {"HEAD"} if "GET" in methods else set()
         method = scope["method"] if scope["method"] in methods else OTHER if route else UNKNOWN
         self._requests.labels(path, method, str(code)).inc()
         self._seconds.labels(path).observe(seconds)

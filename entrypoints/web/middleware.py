@@ -149,10 +149,22 @@ class Requests:
             refused = _of_two_lengths(scope, headers)
             if not any(route.matches(scope)[0] is Match.FULL for route in self._receiving):
                 receive = _within_limit(scope, headers, receive)
-            await (refused or self.app)(scope, receive, send)
+            await (refused or self._served)(scope, receive, send)
         finally:
             if counted:
                 counted.leave(scope["state"].get("counted_for"))
+
+    async def _served(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """HEAD of a path that has only GET is answered with the head of GET's answer (RFC 9110, 9.3.2)."""
+        if scope["method"] != "HEAD" or _has_route(scope):
+            await self.app(scope, receive, send)
+            return
+        as_get = {**scope, "method": "GET"}
+        try:
+            await self.app(as_get, receive, _head_alone(send))
+        finally:
+            if "route" in as_get:
+                scope["route"] = as_get["route"]
 
 
 def read_hosts(text: str) -> tuple[str, ...]:
@@ -163,6 +175,22 @@ def read_hosts(text: str) -> tuple[str, ...]:
 def _name_of(host: str) -> str:
     """The host without its port."""
     return host if host.endswith("]") else host.rpartition(":")[0] or host
+
+
+def _has_route(scope: Scope) -> bool:
+    """Whether a route serves this method, too."""
+    return any(route.matches(scope)[0] is Match.FULL for route in scope["app"].routes)
+
+
+def _head_alone(send: Send) -> Send:
+    """Send the head of an answer and end it there, also that of a stream, which has no end."""
+
+    async def send_head(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            await send(message)
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    return send_head
 
 
 def _of_two_lengths(scope: Scope, headers: Headers) -> Response | None:

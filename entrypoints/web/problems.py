@@ -151,7 +151,8 @@ def _allowed(request: Request) -> str:
         for route in request.app.routes
         if isinstance(route, Route) and route.matches(request.scope)[0] is not Match.NONE
     )
-    return ", ".join(sorted({method for route in of_path for method in route.methods or ()}))
+    methods = {method for route in of_path for method in route.methods or ()}
+    return ", ".join(sorted(methods | ({"HEAD"} if "GET" in methods else set())))
 
 
 def _said(invalid: Mapping[str, Any]) -> str:

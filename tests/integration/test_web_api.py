@@ -494,7 +494,38 @@ def test_a_method_that_a_path_lacks_is_answered_with_all_that_it_has(operator: C
     refused = operator.request("PUT", "/v1/batches")
 
     assert (refused.status_code, refused.json()["code"]) == (405, "method-not-allowed")
-    assert refused.headers["Allow"] == "GET, POST"
+    assert refused.headers["Allow"] == "GET, HEAD, POST"
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/objects", "/login", "/v1/batches", "/v1/jobs/jid9999999999", "/docs"]
+)
+def test_head_has_the_headers_of_get_and_no_body(web: Web, operator: Caller, path: str) -> None:
+    same = ("Content-Type", "Content-Length", "Content-Security-Policy", "Cache-Control")
+
+    answer, got = operator.request("HEAD", path), operator.get(path, allow_redirects=False)
+
+    assert answer.status_code == got.status_code != 405
+    assert [answer.headers.get(name) for name in same] == [got.headers.get(name) for name in same]
+    assert not answer.content
+
+
+def test_head_is_counted_by_its_name(web: Web, operator: Caller) -> None:
+    operator.request("HEAD", "/v1/stops")
+
+    assert 'code="200",method="HEAD",route="/v1/stops"' in web.context.requests.exposition().decode()
+
+
+def test_head_of_a_stream_ends_and_leaves_no_stream_open(web: Web, operator: Caller) -> None:
+    with requests.Session() as connection:
+        connection.headers["Authorization"] = f"Bearer {operator.token}"
+        for path in ("/v1/events", "/live/board", "/v1/events"):
+            answer = connection.head(f"{web.url}{path}", timeout=30)
+            assert (answer.status_code, answer.headers["Content-Type"][:17]) == (200, "text/event-stream")
+
+    assert web.caller(Role.VIEWER, name="vic").request("HEAD", "/v1/actions").status_code == 200
+    assert web.anybody.request("HEAD", "/v1/jobs").status_code == 401
+    eventually(lambda: web.context.streams.number == 0)
 
 
 def test_a_text_in_place_of_a_list_is_refused_in_the_words_of_json(operator: Caller) -> None:
