@@ -1,10 +1,16 @@
 """The web application: routers, middleware and error handling."""
 
+import asyncio
+from collections.abc import Awaitable, Callable
 from functools import cached_property
 from typing import Any
 
 from fastapi import APIRouter, FastAPI
 from fastapi.openapi.utils import get_fields_from_routes
+from pydantic_core import to_json
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from entrypoints.web import problems
@@ -54,6 +60,8 @@ ROUTERS: tuple[APIRouter, ...] = (
 API_VERSION = "1"
 """The version of the API, not of arkline."""
 
+DOCUMENT = "/openapi.json"
+
 DESCRIPTION = """\
 The REST API of arkline: deposit, follow, and operate the ingest queue.
 
@@ -81,8 +89,24 @@ class Api(FastAPI):
         kinds = [field.field_info.annotation for field in get_fields_from_routes(self.routes)]
         return with_meanings(with_examples(with_links(with_problems(super().openapi()))), kinds)
 
+    @cached_property
+    def written(self) -> bytes:
+        return to_json(self.document)
+
     def openapi(self) -> dict[str, Any]:
         return self.document
+
+
+def _document_route(app: Api) -> Callable[[Request], Awaitable[Response]]:
+    """The document: to build it takes a second, in which the event loop would answer nobody."""
+    guard = asyncio.Lock()  # who waits for it takes no thread
+
+    async def document(_: Request) -> Response:
+        async with guard:
+            written = await run_in_threadpool(lambda: app.written)
+        return Response(written, media_type="application/json")
+
+    return document
 
 
 def create_app(
@@ -104,12 +128,13 @@ def create_app(
         description=DESCRIPTION,
         docs_url=None,
         redoc_url=None,
-        openapi_url="/openapi.json",
+        openapi_url=None,
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
         lifespan=lifespan,
         responses=problems.RESPONSES,
     )
     app.state.context, app.state.hosts = context, read_hosts(hosts)
+    app.add_route(DOCUMENT, _document_route(app), include_in_schema=False)
     problems.install(app)
     served = routers()
     app.state.links = about.links_of(served)

@@ -23,6 +23,7 @@ from starlette.types import Message
 
 from entrypoints.web import limits
 from entrypoints.web.limits import SECONDS, THREADS, SlowWork, TooMany
+from entrypoints.web.meanings import with_meanings
 from entrypoints.web.middleware import OF_STRANGERS
 from entrypoints.web.pages.one import explain
 from entrypoints.web.pages.whole import WholeFleet
@@ -545,3 +546,30 @@ def test_an_unknown_method_adds_no_series_of_its_own(web: Web) -> None:
     counted = web.context.requests.exposition().decode()
     assert 'code="405",method="other",route="/v1"' in counted
     assert "ZZZ" not in counted
+
+
+def test_the_document_of_the_api_is_built_once_and_nobody_waits_for_it(
+    web: Web, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, answered, builds = threading.Event(), threading.Event(), list[str]()
+
+    def build(document: dict[str, Any], kinds: Any) -> dict[str, Any]:
+        builds.append(document["openapi"])
+        begun.set()
+        assert answered.wait(30)
+        return with_meanings(document, kinds)
+
+    monkeypatch.setattr("entrypoints.web.app.with_meanings", build)
+    with ThreadPoolExecutor(2) as readers:
+        asked = [readers.submit(web.anybody.get, "/openapi.json") for _ in range(2)]
+        assert begun.wait(30)
+        try:
+            live = requests.get(f"{web.url}/health/live", timeout=5)
+        finally:
+            answered.set()
+        documents = [one.result() for one in asked]
+
+    assert live.status_code == 200
+    assert len(builds) == 1
+    assert documents[0].json()["info"]["title"] == documents[1].json()["info"]["title"] == "arkline"
+    assert documents[0].headers["Content-Type"] == "application/json"
