@@ -8,6 +8,7 @@ from operations.board.values import JobPage, JobSearch, Scope
 from operations.site import Site
 from operations.visibility import visible_batch
 from pipeline.errors import Action, Remedy
+from pipeline.names import PLACES
 from pipeline.principal import Principal
 from pipeline.profiles.profile import ProfileError
 from zkstate.connection.session import Session
@@ -49,6 +50,8 @@ def _require_batch(site: Site, principal: Principal, bid: str) -> None:
 
 def _is_collection(site: Site, name: str, board: Board | None = None) -> bool:
     """Also a collection whose profile is invalid or gone; `board`: it has been filled."""
+    if name in PLACES:
+        return False
     if _has_file(site, name) or _was_held(site.session, name):
         return True
     own = Scope(collections=frozenset({name}))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from pipeline.errors import UsageRefused
 from pipeline.inventory import archive, sight
+from pipeline.names import PLACES
 from pipeline.notify.batch_report import BatchReport
 from pipeline.principal import Forbidden, Principal, Role
 from pipeline.records import Batch, Job, Record
@@ -39,6 +40,7 @@ class Gone(Record):
 
 def load_job(site: Site, jid: str) -> Job | ArchivedJob:
     """The job; Missing if it is neither in ZooKeeper nor in the archive."""
+    _check_name(jid, "job")
     try:
         return jobs.load(site.session, jid)
     except Missing:
@@ -50,6 +52,7 @@ def load_job(site: Site, jid: str) -> Job | ArchivedJob:
 
 def load_batch(site: Site, bid: str) -> Batch | ArchivedBatch:
     """The batch; Missing if it is neither in ZooKeeper nor in the archive."""
+    _check_name(bid, "batch")
     try:
         return batches.load(site.session, bid)
     except Missing:
@@ -57,6 +60,11 @@ def load_batch(site: Site, bid: str) -> Batch | ArchivedBatch:
         if inventory is not None and (archived := archive.find_batch(inventory, bid)):
             return archived
         raise
+
+
+def _check_name(name: str, kind: str) -> None:
+    if name in PLACES:
+        raise Missing(f"there is no {kind} {name}")
 
 
 def archived_jobs(site: Site, bid: str, after: str = "") -> Iterator[ArchivedJob]:

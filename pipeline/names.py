@@ -19,6 +19,9 @@ from urllib.parse import quote, unquote, urlsplit
 from pipeline import codes
 from pipeline.errors import ArklineError, UsageRefused
 
+PLACES = frozenset({".", ".."})
+"""Names that nothing has: in a path they are places, and ZooKeeper refuses them."""
+
 ARK_CHARACTERS = "A-Za-z0-9=~*+@_$%./"
 """The characters of an ARK's name, for a character class; hyphens are also allowed and are ignored."""
 
@@ -207,7 +210,7 @@ def _unsafe(name: str) -> str | None:
 def _unsafe_path(segments: list[str]) -> str | None:
     if not all(segments):
         return "has an empty segment ('//' or a '/' at its end)"
-    if not {".", ".."}.isdisjoint(segments):
+    if not PLACES.isdisjoint(segments):
         return "has a '.' or '..' segment; give the path itself"
     return None
 

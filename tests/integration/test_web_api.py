@@ -1,10 +1,12 @@
 """The REST API on a record with planted batches; one server for all tests."""
 
 import asyncio
+import http.client
 import json
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import ExitStack
 from itertools import islice
+from urllib.parse import urlsplit
 
 import pytest
 import requests
@@ -526,6 +528,36 @@ def test_head_of_a_stream_ends_and_leaves_no_stream_open(web: Web, operator: Cal
     assert web.caller(Role.VIEWER, name="vic").request("HEAD", "/v1/actions").status_code == 200
     assert web.anybody.request("HEAD", "/v1/jobs").status_code == 401
     eventually(lambda: web.context.streams.number == 0)
+
+
+@pytest.mark.parametrize("name", [".", ".."])
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/jobs/{}", 404),
+        ("GET", "/batches/{}", 404),
+        ("GET", "/batches/{}/again", 404),
+        ("GET", "/v1/collections/{}/actions", 404),
+        ("POST", "/v1/collections/{}/hold", 422),
+    ],
+)
+def test_a_name_that_is_a_place_in_a_path_is_no_fault_of_the_server(
+    web: Web, operator: Caller, method: str, path: str, status: int, name: str
+) -> None:
+    connection = http.client.HTTPConnection(urlsplit(web.url).netloc, timeout=30)  # others shorten the path
+    connection.request(method, path.format(name), headers={"Authorization": f"Bearer {operator.token}"})
+
+    answer = connection.getresponse()
+
+    connection.close()
+    assert answer.status == status
+
+
+def test_a_page_of_objects_after_a_number_beyond_the_keys_of_the_database_is_refused(
+    operator: Caller,
+) -> None:
+    assert operator.get(f"/objects?after={10**18 - 1}").status_code == 200
+    assert operator.get(f"/objects?after={10**18}").status_code == 422
 
 
 def test_a_text_in_place_of_a_list_is_refused_in_the_words_of_json(operator: Caller) -> None:

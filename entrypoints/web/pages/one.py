@@ -307,7 +307,7 @@ def find_object(
     caller: PageCaller,
     q: str = "",
     ark: str = "",
-    after: Annotated[int, Query(ge=0, lt=10**19)] = 0,
+    after: Annotated[int, Query(ge=0, lt=10**18)] = 0,
 ) -> Response:
     """Objects by a text, and by what checks found in them; to the object of an ARK, if `ark` is given."""
     if ark:
