@@ -83,6 +83,16 @@ def content_length(request: Request) -> int | None:
     return int(stated) if stated.isascii() and stated.isdigit() and len(stated) < 19 else None
 
 
+async def has_body(request: Request) -> bool:
+    """Whether a byte is sent; of a body in chunks, the first is awaited."""
+    if (stated := content_length(request)) is not None:
+        return stated > 0
+    async for chunk in request.stream():
+        if chunk:
+            return True
+    return False
+
+
 def check_body(request: Request, settings: Settings, name: str) -> None:
     """Refuse a body, before it is read, that is too large or is encoded."""
     writing.check_size(name, content_length(request) or 0, settings.upload_bytes)

@@ -5,6 +5,7 @@ import hashlib
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -64,6 +65,27 @@ def test_a_wrong_digest_is_422_and_nothing_is_stored(web: Web, ada: Caller) -> N
     )
 
     assert (answer.status_code, answer.json()["code"]) == (422, "upload-refused")
+    assert stored(web) == before
+
+
+@pytest.mark.parametrize(
+    ("query", "headers", "body"),
+    [
+        ("", {}, iter([DATA])),
+        ("", {}, DATA),
+        ("?name=a.jpg", {"Repr-Digest": "none"}, DATA),
+        ("?name=a.jpg", {"Idempotency-Key": "a", "Repr-Digest": "sha-512=:no:"}, DATA),
+    ],
+    ids=["in chunks, without a name", "without a name", "a digest of no kind", "a digest that is none"],
+)
+def test_bytes_that_cannot_be_stored_are_refused_before_there_is_an_upload(
+    web: Web, ada: Caller, query: str, headers: dict[str, str], body: Any
+) -> None:
+    before = stored(web)
+
+    answer = ada.request("POST", f"/v1/uploads{query}", data=body, headers=headers)
+
+    assert answer.status_code == 422
     assert stored(web) == before
 
 

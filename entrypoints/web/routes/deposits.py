@@ -16,7 +16,7 @@ from entrypoints.web.authentication import DepositorCaller
 from entrypoints.web.context import context_of, site_of
 from entrypoints.web.limits import is_local, slow
 from entrypoints.web.middleware import receives_files
-from entrypoints.web.receiving import check_body, content_length, receive
+from entrypoints.web.receiving import check_body, content_length, has_body, receive
 from operations.deposits import submission, uploads
 from operations.deposits.dry_run import dry_run_local, perform_dry_run
 from operations.deposits.dry_run_result import DryRunResult, LocalPlan
@@ -264,14 +264,14 @@ async def begin(  # noqa: PLR0913 - the parts of a request
     context = context_of(request)
     name = name or receiving.stated_name(request.headers)
     check_body(request, context.settings, name or "the body")
+    if name is None and await has_body(request):
+        raise UsageRefused("name the file: POST /v1/uploads?name=NAME")
+    resumable = upload_complete is not None
+    declared = _declared(request, name or "", upload_length, whole=not resumable)
     begun = await run_in_threadpool(uploads.begin_upload, context.site, caller, idempotency_key or "")
     response.headers["Location"] = f"/v1/uploads/{begun.id}"
     if name is None:
-        if content_length(request):
-            raise UsageRefused("name the file: POST /v1/uploads?name=NAME")
         return Uploaded(id=begun.id)
-    resumable = upload_complete is not None
-    declared = _declared(request, name, upload_length, whole=not resumable)
     try:
         arrived = await receive(
             request,
