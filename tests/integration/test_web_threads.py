@@ -69,12 +69,9 @@ BOUNDED = {
     "POST /v1/batches/{bid}/renew-profile/dry-run": _VERB,
     "POST /v1/queue/pause": _VERB,
     "POST /v1/queue/unpause": _VERB,
-    "POST /v1/collections/{name}/hold": _VERB,
-    "POST /v1/collections/{name}/hold/dry-run": _VERB,
     "GET /v1/callbacks": "a page of at most 500 entries",
     "GET /v1/hosts": "two nodes for each of at most 200 hosts",
     "GET /v1/actions": _JOURNAL,
-    "GET /v1/collections/{name}/actions": _JOURNAL,
     "GET /v1/profiles": _PROFILES,
     "GET /v1/collections/{name}/profile": _PROFILES,
     "POST /v1/uploads": _PIECES,
@@ -152,6 +149,9 @@ OF_ALL_COLLECTIONS = (
     "GET /space",
 )
 OF_ONE_COLLECTION = (
+    "POST /v1/collections/{name}/hold",
+    "POST /v1/collections/{name}/hold/dry-run",
+    "GET /v1/collections/{name}/actions",
     "POST /v1/collections/{name}/release",
     "POST /v1/collections/{name}/release/dry-run",
     "POST /v1/collections/{name}/test-callback",

@@ -130,6 +130,7 @@ def actions(request: Request, caller: FleetCaller) -> ActionHistory:
 
 
 @router.get("/collections/{name}/actions", summary="Who put the collection on hold, and released it")
+@slow("record_work")
 def collection_actions(request: Request, caller: CollectionOperator, name: Collection) -> ActionHistory:
     with _as_missing():
         require_collection(site_of(request), name)

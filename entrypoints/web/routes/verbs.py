@@ -293,15 +293,18 @@ def unpause(request: Request, caller: OperatorCaller, body: Given = NO_REASON) -
     return holds.unpause(site_of(request), caller, reason=body.reason)
 
 
+# of a name without a profile, all batches are read: their profile may be gone
 @router.post("/collections/{name}/hold", summary="Hold what is submitted to the collection")
+@slow("record_work")
 def hold_collection(
-    request: Request, caller: OperatorCaller, name: Collection, body: Given = NO_REASON
+    request: Request, caller: CollectionOperator, name: Collection, body: Given = NO_REASON
 ) -> HoldResult:
     return holds.hold_collection(site_of(request), caller, name, reason=body.reason)
 
 
 @router.post("/collections/{name}/hold/dry-run", summary="What a hold of the collection would change")
-def dry_run_of_hold(request: Request, caller: OperatorCaller, name: Collection) -> HoldResult:
+@slow("record_work")
+def dry_run_of_hold(request: Request, caller: CollectionOperator, name: Collection) -> HoldResult:
     return holds.hold_collection(site_of(request), caller, name, dry_run=True)
 
 
