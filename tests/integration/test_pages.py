@@ -8,15 +8,19 @@ from base64 import urlsafe_b64encode
 from collections.abc import Iterator
 from datetime import timedelta
 from html import unescape
+from typing import Any
 
 import pytest
 import requests
 
 from entrypoints.web.limits import RateLimit
 from entrypoints.web.middleware import SECURITY_HEADERS
+from entrypoints.web.pages import lists
+from operations.board.board import Board
 from operations.board.tally import ENOUGH
-from operations.board.values import EVERYTHING, JobSearch
+from operations.board.values import EVERYTHING, JobSearch, Scope
 from operations.deposits import resubmission
+from operations.jobs import job_view
 from operations.verbs.holds import hold_collection, release_collection
 from pipeline import causes
 from pipeline.checks import CheckSummary, Stopping
@@ -32,6 +36,7 @@ from tests.support import planting
 from tests.support.boards import until
 from tests.support.checks import found_in, scanned
 from tests.support.operators import ANN
+from tests.support.polling import eventually
 from tests.support.recordings import recording
 from tests.support.waits import HOST
 from tests.support.web import MAIN_PAGES, OWN_FORM, Browser, Web, browser
@@ -744,3 +749,27 @@ def test_a_damaged_job_is_repaired_by_the_button_of_its_page(operator: Browser, 
     operator.act("repair", jid, reason="a disk lost it")
 
     assert jobs.load(session, jid).status.status is JobState.FAILED
+
+
+def test_a_list_of_failures_that_nobody_waits_for_reads_no_further_page(
+    operator: Browser, web: Web, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(3):
+        await_board(web, failed_job(session), JobState.FAILED)
+    group = max(web.context.board.failures(EVERYTHING), key=lambda one: one.count)
+    read, pages, answered = job_view.rows, list[str | None](), threading.Event()
+
+    def one_row(session: Session, board: Board, scope: Scope, search: JobSearch, *place: Any) -> Any:
+        pages.append(place[-1])
+        assert answered.wait(60)
+        return read(session, board, scope, search, 1, place[-1])
+
+    monkeypatch.setattr(job_view, "rows", one_row)
+    monkeypatch.setattr(lists.failure_list, "seconds", 0.0)
+
+    operator.open(f"/failures/{group.id}.csv", 503)
+
+    answered.set()
+    eventually(lambda: not web.context.record_work.running)
+    assert group.count >= 3
+    assert len(pages) <= 1

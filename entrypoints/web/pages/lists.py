@@ -26,6 +26,7 @@ from operations.board.values import (
 )
 from operations.jobs import job_view
 from operations.verbs.overruling import names_in
+from pipeline.attempt import Attempt
 from pipeline.errors import Action, UsageRefused
 from pipeline.humanize import seconds
 from pipeline.notify import report_mail
@@ -148,13 +149,14 @@ def failures(request: Request, caller: PageCaller) -> HTMLResponse:
 
 @router.get("/failures/{cause}.csv")
 @slow("record_work")
-def failure_list(request: Request, caller: PageCaller, cause: str) -> Response:
+def failure_list(request: Request, caller: PageCaller, cause: str, attempt: Attempt) -> Response:
     context, scope = context_of(request), scope_of(caller)
     session, board = context.session, context.board
     group = _group(request, caller, cause)
     rows: list[tuple[str, ...]] = []
     after: str | None = None
     while True:
+        attempt.check()
         part = job_view.rows(session, board, scope, JobSearch(cause=group.id), 1000, after)
         rows += (
             (row.jid, row.bid, row.collection, row.name, row.kind or "", row.message) for row in part.rows
