@@ -21,6 +21,7 @@ from entrypoints.web.limits import (
     REQUESTS_PER_MINUTE,
     WRONG_TOKENS_PER_MINUTE,
     Attempts,
+    HeldBodies,
     InProgress,
     RateLimit,
     SlowWork,
@@ -87,6 +88,7 @@ class WebContext:
     """How a verb reports progress and learns that it should stop, if its caller is in this process."""
     streams: Streams = field(default_factory=Streams)
     in_progress: InProgress = field(default_factory=InProgress)
+    held_bodies: HeldBodies = field(default_factory=HeldBodies)
     rate_limit: RateLimit = field(default_factory=lambda: RateLimit(REQUESTS_PER_MINUTE))
     rate_limit_of_files: RateLimit = field(default_factory=lambda: RateLimit(FILES_PER_MINUTE, "files"))
     wrong_tokens: WrongTokens = field(default_factory=lambda: WrongTokens(WRONG_TOKENS_PER_MINUTE))

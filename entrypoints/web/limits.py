@@ -12,8 +12,9 @@ import math
 import threading
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from ipaddress import IPv6Address, ip_address, ip_network
 from typing import Any, TypeVar
 
@@ -46,6 +47,13 @@ a process that may open 1,024 files, and each holds up to 2 MiB of a body in mem
 
 IN_PROGRESS_OF_TOKEN = 200
 """Maximum requests in progress of one token, so that no token locks out the others."""
+
+BODIES = 256 << 20
+BODIES_OF_ONE = 64 << 20
+"""Bytes of drafts that one process, and one caller, may have in memory; a draft has 32 MiB at most."""
+
+RETRY = 2
+"""Seconds after which a body is sent again."""
 
 MINUTE = 60.0
 """Seconds."""
@@ -174,6 +182,38 @@ class InProgress:
                 self._of_token[token_name] -= 1
                 if not self._of_token[token_name]:
                     del self._of_token[token_name]
+
+
+class HeldBodies:
+    """Limits the bytes of bodies that one process holds in memory. Used by the event loop alone."""
+
+    def __init__(self, most: int = BODIES, of_one: int = BODIES_OF_ONE) -> None:
+        self._most = most
+        self._of_one = of_one
+        self._held: Counter[str] = Counter()
+
+    @contextmanager
+    def holding(self, caller: str) -> Iterator[Callable[[int], None]]:
+        """Yields what counts the bytes that arrive; they are released after the block."""
+        own = 0
+
+        def hold(size: int) -> None:
+            nonlocal own
+            if self._held[caller] + size > self._of_one:
+                raise TooMany(f"{caller} sends other large bodies: wait until they have arrived", RETRY)
+            if self._held.total() + size > self._most:
+                raise ArklineError(
+                    "the server receives many large bodies: try again soon", code=codes.TOO_MANY_AT_ONCE
+                )
+            own += size
+            self._held[caller] += size
+
+        try:
+            yield hold
+        finally:
+            self._held[caller] -= own
+            if not self._held[caller]:
+                del self._held[caller]
 
 
 class WrongTokens(_Window):

@@ -573,3 +573,23 @@ def test_the_document_of_the_api_is_built_once_and_nobody_waits_for_it(
     assert len(builds) == 1
     assert documents[0].json()["info"]["title"] == documents[1].json()["info"]["title"] == "arkline"
     assert documents[0].headers["Content-Type"] == "application/json"
+
+
+def test_of_one_token_few_drafts_are_held_in_memory_as_they_arrive(web: Web) -> None:
+    ada = web.caller(Role.DEPOSITOR, ["demo"], name="ada-of-drafts")
+    upload = ada.post("/v1/uploads").json()["id"]
+    address = urlsplit(web.url)
+    head = (
+        f"PUT /v1/drafts/{upload} HTTP/1.1\r\nHost: {address.netloc}\r\nContent-Length: {31 << 20}\r\n"
+        f"Authorization: Bearer {ada.token}\r\n\r\n"
+    )
+
+    with contextlib.ExitStack() as unfinished:
+        for _ in range(3):
+            connection = socket.create_connection((address.hostname, address.port), timeout=20)
+            unfinished.enter_context(connection)
+            connection.sendall(head.encode() + b" " * (30 << 20))
+        refused = connection.recv(4096)
+
+    assert b" 429 " in refused.partition(b"\r\n")[0]
+    eventually(lambda: ada.request("PUT", f"/v1/drafts/{upload}", data=b" " * (30 << 20)).status_code == 422)

@@ -1,5 +1,6 @@
 """Drafts of deposits: what is to be made of an upload's files, previewed, corrected and deposited."""
 
+from collections.abc import Callable
 from typing import Annotated, Any
 
 from fastapi import Depends, Query, Request, Response
@@ -50,17 +51,18 @@ async def save(
 
     Files that have arrived and have another size than the draft says are removed, to be sent again.
     """
-    body = await _body(request)
     context = context_of(request)
 
-    def keep() -> Preview:
+    def keep(body: bytes) -> Preview:
         try:
             given = Draft.model_validate_json(body)
         except ValidationError as error:
             raise RequestValidationError(error.errors(include_url=False)) from error
         return _with_cursor(draft.save(context.site, caller, upload, given, version))
 
-    return await context.record_work.run(request, caller.name, lambda _: keep())
+    with context.held_bodies.holding(caller.name) as hold:
+        body = await _body(request, hold)
+        return await context.record_work.run(request, caller.name, lambda _: keep(body))
 
 
 @router.get("/{upload}", summary="The draft of an upload and a page of its preview")
@@ -103,10 +105,11 @@ def deposit(
     return done
 
 
-async def _body(request: Request) -> bytes:
+async def _body(request: Request, hold: Callable[[int], None]) -> bytes:
     body = bytearray()
     if (content_length(request) or 0) <= LIMIT:
         async for piece in pieces(request):
+            hold(len(piece))
             body += piece
             if len(body) > LIMIT:
                 break
