@@ -351,7 +351,13 @@ class SlowWork:
                 done.set_result(result)
 
         context = contextvars.copy_context()
-        threading.Thread(target=context.run, args=(perform,), name="slow work", daemon=True).start()
+        try:
+            threading.Thread(target=context.run, args=(perform,), name="slow work", daemon=True).start()
+        except RuntimeError as error:
+            self._leave(caller, end)
+            raise ArklineError(
+                "the system gives the server no further thread: try again soon", code=codes.NO_THREAD_FREE
+            ) from error
         answer = asyncio.wrap_future(done)
         answer.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
         try:

@@ -35,6 +35,7 @@ from operations.verbs import bulk as bulk_verbs
 from operations.verbs import verbs
 from operations.verbs.verbs import VerbResult
 from pipeline import codes
+from pipeline.errors import ArklineError
 from pipeline.inventory.tokens import revoke_token
 from pipeline.principal import Role
 from pipeline.records import now
@@ -148,6 +149,21 @@ def test_a_second_request_may_come_when_the_first_one_ends() -> None:
         return refused.value
 
     assert 290 < asyncio.run(both()).retry_after <= 300
+
+
+def test_a_place_is_free_again_if_the_system_gave_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    work, request = SlowWork(), Request({"type": "http"}, receive=_nothing)
+
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")  # as Python does at the limit of processes
+
+    with monkeypatch.context() as full:
+        full.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(ArklineError) as refused:
+            asyncio.run(work.run(request, "ann", lambda _: None))
+
+    assert refused.value.code is codes.NO_THREAD_FREE
+    assert asyncio.run(work.run(request, "ann", lambda _: "done")) == "done"
 
 
 @pytest.fixture
