@@ -98,6 +98,8 @@ class WebContext:
     slow_work: SlowWork = field(default_factory=SlowWork)
     fleet_work: SlowWork = field(default_factory=lambda: SlowWork(threads=8, of_one=4))
     """Requests that query the workers and Redis; a client repeats them, and sends several at a time."""
+    worker_work: SlowWork = field(default_factory=lambda: SlowWork(threads=8, of_one=4, wait=FOR_A_PLACE))
+    """Requests about single workers: whoever restarts a fleet drains several of them at a time."""
     record_work: SlowWork = field(default_factory=lambda: SlowWork(threads=8, seconds=LONG, wait=FOR_A_PLACE))
     """Requests that read all jobs of a batch or all files of an object; programs may repeat them."""
     form_work: SlowWork = field(default_factory=lambda: SlowWork(threads=8, seconds=A_DAY, wait=A_DAY))

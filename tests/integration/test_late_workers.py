@@ -13,10 +13,12 @@ from operations.fleet import fleet
 from operations.fleet.fleet import Worker
 from operations.site import Site
 from pipeline.errors import UsageRefused
+from pipeline.principal import Role
 from pipeline.settings import Settings
 from tasks import broker
 from tasks.broker import configured
 from tests.support.operators import ANN
+from tests.support.web import serving
 from zkstate.connection.session import Session
 from zkstate.fleet import holds
 from zkstate.record.journal import JournalAction
@@ -126,6 +128,25 @@ def test_a_mistyped_worker_is_refused_once_all_workers_have_answered(
 
     assert seconds < QUICK
     assert holds.drained(session) == {}
+
+
+def test_drains_at_once_are_each_judged_however_long_a_worker_is_waited_for(settings: Settings) -> None:
+    names = ("worker2@here", "worker3@here")
+    with answering(settings, "worker1@here"), serving(settings) as web, ThreadPoolExecutor(2) as at_once:
+        caller = web.caller(Role.OPERATOR, name="restarts-the-fleet")
+        answers = list(at_once.map(lambda name: caller.post(f"/v1/workers/{name}/drain", {}), names))
+
+    assert [answer.json()["detail"] for answer in answers] == [
+        f"no worker called '{name}' answers; running: worker1@here" for name in names
+    ]
+
+
+def test_a_drain_is_answered_over_the_api_however_slow_its_worker_is(settings: Settings) -> None:
+    with answering(settings, "worker1@here", after=6.0), serving(settings) as web:
+        caller = web.caller(Role.OPERATOR, name="restarts-the-fleet")
+        done = caller.post("/v1/workers/worker1@here/drain", {}).json()
+
+    assert (done["worker"], done["changed"], done["followed"]) == ("worker1@here", True, False)
 
 
 def test_the_last_free_connection_is_enough_to_ask_the_workers(settings: Settings) -> None:

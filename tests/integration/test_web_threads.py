@@ -18,7 +18,15 @@ from pipeline.principal import Role
 from pipeline.settings import Settings
 from tests.support.web import OWN_FORM, Caller, Web, serving_board
 
-POOLS = ("slow_work", "record_work", "fleet_work", "form_work", "provider_work", "retrieval_work")
+POOLS = (
+    "slow_work",
+    "record_work",
+    "fleet_work",
+    "worker_work",
+    "form_work",
+    "provider_work",
+    "retrieval_work",
+)
 
 _BOARD = "a page of at most 500 rows, or sums, of the board in memory; 100,000 jobs are counted in 0.1 s"
 _ROWS = "a page of at most 500 rows of the board, and three nodes of each"

@@ -57,7 +57,7 @@ def queue(request: Request, caller: FleetCaller) -> Overview:
 
 
 @router.get("/workers", summary="The workers that answer, with their queues, and those that were drained")
-@slow("slow_work")
+@slow("worker_work")
 def workers(request: Request, caller: FleetCaller) -> Workers:
     return fleet.listed(site_of(request), caller)
 

@@ -336,7 +336,7 @@ def dry_run_of_release(
 
 
 @router.post("/workers/{worker}/drain", summary="Have a worker take no further jobs, also after a restart")
-@slow("slow_work")
+@slow("worker_work", LONG)
 def drain(
     request: Request,
     caller: FleetOperator,
@@ -350,7 +350,7 @@ def drain(
 
 
 @router.post("/workers/{worker}/undrain", summary="Let a worker take jobs again")
-@slow("slow_work")
+@slow("worker_work", LONG)
 def undrain(request: Request, caller: FleetOperator, worker: WorkerName, body: Given = NO_REASON) -> Drained:
     return fleet.drain(site_of(request), caller, worker, reason=body.reason, undo=True)
 
