@@ -1,15 +1,18 @@
 """Callbacks as an operator sees them: owed ones, a delivery now, a test of the receiver."""
 
 import json
+import socket
 from pathlib import Path
 
 import pytest
 from standardwebhooks import Webhook
 
+from entrypoints.web.limits import SECONDS
 from operations.site import Site
 from operations.verbs import callbacks as of_operators
 from operations.verbs.callbacks import CallbackAnswer
 from pipeline.errors import UsageRefused
+from pipeline.notify import callback
 from pipeline.principal import Forbidden, Interface, Principal, Role
 from pipeline.records import Job
 from pipeline.settings import Settings
@@ -186,6 +189,22 @@ def test_what_a_worker_does_at_this_moment_is_answered_423_with_when_to_ask_agai
 
     assert (answer.status_code, answer.json()["code"]) == (423, "busy")
     assert int(answer.headers["Retry-After"]) > 0
+
+
+def test_the_api_waits_for_a_slow_receiver_as_long_as_workers_do_and_names_it(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A receiver that takes longer than most requests to the API may."""
+    monkeypatch.setattr(callback, "TIMEOUT", SECONDS + 2)
+    with serving(settings) as web, socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}/"
+        collection(settings, callback_url=url)
+        olga = web.caller(Role.OPERATOR, ["demo"], name="olga")
+        tested = olga.post("/v1/collections/demo/test-callback")
+
+    assert tested.status_code == 200, tested.text
+    assert (tested.json()["receiver"], tested.json()["delivered"]) == (url, False)
+    assert tested.json()["message"] == f"the callback {url} did not answer in time"
 
 
 def test_the_api_lists_delivers_and_tests_callbacks(

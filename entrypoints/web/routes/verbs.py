@@ -446,7 +446,7 @@ def list_callbacks(
 
 
 @callbacks_router.post("/callbacks/{jid}/deliver", summary="Deliver the callback of the job now")
-@slow("slow_work")
+@slow("slow_work", LONG)
 def deliver(request: Request, caller: OperatorCaller, jid: Jid, body: Given = NO_REASON) -> CallbackAnswer:
     """One request to the receiver, whose answer is in `message`.
 
@@ -458,7 +458,7 @@ def deliver(request: Request, caller: OperatorCaller, jid: Jid, body: Given = NO
 @callbacks_router.post(
     "/collections/{name}/test-callback", summary="Send a test callback to the collection's receiver"
 )
-@slow("slow_work")
+@slow("slow_work", LONG)
 def send_test(request: Request, caller: CollectionOperator, name: Collection) -> CallbackAnswer:
     """Signed as every callback is; its `jobStatus` is `TEST`. The receiver's answer is in `message`."""
     site = site_of(request)
