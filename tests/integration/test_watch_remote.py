@@ -2,17 +2,24 @@
 
 import signal
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from operations.board.values import EVERYTHING
+from operations.jobs import batch_view
+from pipeline.errors import ServiceUnreachable
+from pipeline.notify.batch_report import BatchReport
 from pipeline.principal import Role
 from pipeline.settings import Settings
 from pipeline.states import BatchState, Event, JobState
 from tests.servers.proxy import Proxy
 from tests.support import cli, planting
+from tests.support.operators import ANN
 from tests.support.web import Caller, Web, serving_board
 from zkstate.connection.session import Session
+from zkstate.fleet import holds
+from zkstate.fleet.holds import Hold
 
 
 @pytest.fixture
@@ -60,6 +67,40 @@ def test_a_watch_goes_on_when_the_site_was_away(web: Web, session: Session, alon
     assert watching.returncode == 1
     assert "the site answers again" in err
     assert f"{batch.bid}  failed" in out
+
+
+def test_a_watch_waits_for_a_site_that_is_away_at_its_last_question(
+    web: Web, session: Session, alone: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batch = planting.batch_in(session, BatchState.FAILED)
+    answer, asked = batch_view.report, iter((True,))
+
+    def away_once(*of_whom: Any) -> BatchReport:
+        if next(asked, False):
+            raise ServiceUnreachable("the inventory does not answer")
+        return answer(*of_whom)
+
+    monkeypatch.setattr(batch_view, "report", away_once)
+    done = cli.run(alone, "watch", batch.bid, **site(web.caller(Role.OPERATOR)))
+
+    assert done.code == 1, done.err
+    assert "the inventory does not answer; trying again" in done.err
+    assert f"{batch.bid}  failed" in done.out
+
+
+def test_a_watch_says_what_holds_up_a_batch_that_does_not_move(
+    web: Web, session: Session, alone: Settings
+) -> None:
+    job = planting.one_job(session)
+    holds.place(session, Hold.of(ANN, "the source moves"), collection="demo")
+    with cli.start(alone, "watch", job.bid, **site(web.caller(Role.OPERATOR))) as watching:
+        assert watching.stderr is not None
+        watching.stderr.readline()
+        said = watching.stderr.readline()
+
+    assert f"{job.bid} " in said
+    assert "Collection demo was put on hold by ann@desk" in said
+    assert "the source moves" in said
 
 
 def test_a_token_that_is_refused_ends_the_watch_at_once(web: Web, alone: Settings, session: Session) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Annotated
 
@@ -14,18 +14,23 @@ import rich.progress
 import typer
 from rich import markup
 
-from entrypoints.cli import api, completion, exit_codes, watching
+from entrypoints.cli import acting, api, completion, exit_codes, watching
 from entrypoints.cli.options import Json, command, read_bid
-from entrypoints.render import fleet_status, screen, views
+from entrypoints.render import explanation, fleet_status, screen, views
 from operations.board import values
+from operations.explanation import Explanation
 from operations.jobs import batch_view, job_view
+from operations.reasons import Reason
 from pipeline import attempt, humanize
-from pipeline.errors import ServiceUnreachable
+from pipeline.errors import ArklineError, ServiceUnreachable
 from pipeline.notify import batch_report
-from pipeline.states import Bucket, JobState
+from pipeline.states import BATCH, BatchState, Bucket, JobState
 
 INTERVAL = 1.0
 """Seconds between two queries of a batch."""
+
+STILL, LONGEST_STILL = 10.0, 120.0
+"""Seconds without a change after which it is asked what a batch waits for; at most, between two questions."""
 
 
 @command("arkline top --once")
@@ -108,16 +113,18 @@ def wait_for(site: api.Client, bid: str, *, as_json: bool) -> int:
     The wait survives a site that does not answer for a while.
     """
     try:
+        explain = _standstill(site, bid)
         with _meter(site, bid) as show:
             for view in _views(site, bid):
                 show(view)
+                explain(view)
     except KeyboardInterrupt:
         screen.note(f"{bid} continues without this command; to follow it again: arkline watch {bid}")
         raise
     if (view.total or 0) <= batch_view.LISTED:
-        view = batch_view.with_objects_of(
-            view, site.get(f"/v1/batches/{bid}/report", batch_report.BatchReport)
-        )
+        path = f"/v1/batches/{bid}/report"
+        report = acting.back_off().repeated(lambda: site.get(path, batch_report.BatchReport))
+        view = batch_view.with_objects_of(view, report)
     if as_json:
         screen.emit(view)
     else:
@@ -140,6 +147,36 @@ def _views(site: api.Client, bid: str) -> Iterator[batch_view.BatchView]:
             continue
         note("")
         yield view
+
+
+def _standstill(site: api.Client, bid: str) -> Callable[[batch_view.BatchView], None]:
+    """A function of each view that notes what the batch waits for, if that does not end by itself soon.
+
+    It asks once the batch has not moved for a while, and then less and less often.
+    """
+    last: tuple[BatchState, dict[JobState, int]] | None = None
+    asked, pause, noted = 0.0, STILL, ""
+
+    def explain(view: batch_view.BatchView) -> None:
+        nonlocal last, asked, pause, noted
+        if (moved := (view.status, view.jobs)) != last:
+            last, asked, pause = moved, time.monotonic(), STILL
+        elif time.monotonic() - asked >= pause:
+            asked, pause = time.monotonic(), min(2 * pause, LONGEST_STILL)
+            with suppress(ArklineError):  # what lasts is met by the next question about the batch itself
+                why = site.get(f"/v1/batches/{bid}/why", Explanation)
+                if (cause := _stuck(why)) not in ("", noted):
+                    noted = cause
+                    screen.note(explanation.text(why))
+
+    return explain
+
+
+def _stuck(why: Explanation) -> str:
+    """What the batch or its next job waits for; empty if it moves, or has ended meanwhile."""
+    cause, ended = why.first or why, why.state in BATCH.where(lambda facts: facts.ended)
+    waits = not ended and (cause.reason is Reason.SERVICE_DOWN or not why.moves_itself)
+    return f"{cause.reason} {cause.waits_for}" if waits else ""
 
 
 def _downloads(site: api.Client, view: batch_view.BatchView) -> Mapping[str, attempt.Progress]:
