@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from zkstate.fleet.notes import Correction, FixityStatus, RepeatedCheck
 
 HOSTS = 5
-"""Maximum number of sources listed; a manifest may name thousands."""
+"""Maximum number of sources, and of an outage's hosts, listed; a manifest may name thousands."""
 
 NAMED_FOR = 86_400.0
 """Seconds for which a correction of a board is reported."""
@@ -136,7 +136,9 @@ def outage_remedy(outage: OutageView) -> str:
 
 
 def outage_text(outage: OutageView) -> str:
-    where = "" if outage.everywhere else f" on {', '.join(outage.hosts)} only"
+    names, more = ", ".join(outage.hosts[:HOSTS]), len(outage.hosts) - HOSTS
+    names += f" and {more} more" if more > 0 else ""
+    where = "" if not names else f" (met on {names})" if outage.everywhere else f" on {names} only"
     return (
         f"{outage.name}{where} for {duration(age(outage.since))}, next probe {in_time(outage.next_probe)}: "
         f"{outage.message}"

@@ -7,6 +7,7 @@ import pytest
 from kazoo.protocol.states import Callback
 
 from entrypoints.render import explanation
+from entrypoints.render.fleet_status import outage_text
 from operations.fleet.health import HealthProblem, overview
 from operations.reasons import Reason
 from operations.site import Site
@@ -383,6 +384,7 @@ def test_status_and_why_name_the_service_and_the_next_probe(
         INVENTORY,
         down.since,
     )
+    assert outage_text(down).startswith(f"{INVENTORY} (met on {down.hosts[0]}) for ")
 
 
 def test_a_job_that_waits_takes_no_place(

@@ -143,7 +143,8 @@ def fleet(text: str) -> tuple[dict[str, Any], list[list[str]]]:
         elif label == "record":
             facts["recorded"] = value.split()[0]
         elif label == "outage":
-            found = re.fullmatch(rf"(\S+)(?: on .* only)? for ({_SPENT}), next probe [^:]*: (.*)", value)
+            hosts = r"(?: on .* only| \(met on .*\))?"
+            found = re.fullmatch(rf"(\S+){hosts} for ({_SPENT}), next probe [^:]*: (.*)", value)
             assert found is not None, value
             facts |= dict(zip(("service", "spent", "message"), found.groups(), strict=True))
     return facts, [re.split(" {2,}", row.strip()) for row in table.splitlines()[1:] if row.strip()]
