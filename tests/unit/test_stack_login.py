@@ -1,6 +1,7 @@
 """The operator's token of a stack: in its folder, in the file for a shell, in no process of the stack."""
 
 import os
+from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
@@ -89,3 +90,17 @@ def test_the_start_prints_the_boards_address_and_a_login_that_the_board_accepts(
     principal = Authenticator(lambda: inventory).authenticate(token, Interface.WEB)
     assert (label, principal.role) == ("login", Role.OPERATOR)
     assert "secret@" not in str(printed)
+
+
+def test_servers_without_pages_have_no_login(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    info = StackInfo(
+        pid=os.getpid(), zk_hosts="127.0.0.1:2181", broker_url="redis://h:6379/0", environment={}, services={}
+    )
+
+    with (tmp_path / "start.out").open("w") as output, redirect_stdout(output):
+        show(info, tmp_path)
+
+    printed = (tmp_path / "start.out").read_text()
+    assert "Redis" in printed
+    assert "login" not in printed

@@ -136,7 +136,7 @@ def _writes_to_a_file() -> bool:
 
 def show(info: StackInfo, home: Path) -> None:
     """Print the addresses; not the login if standard output is a file, because others may read logs."""
-    if _writes_to_a_file():
+    if info.web_url and _writes_to_a_file():
         place = f"see {entrypoints.stack.home.info_path(home)}"
         info = info.model_copy(update={"token": place, "flower_user": "", "flower_password": ""})
     screen.facts(
