@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from standardwebhooks import Webhook
 
+from entrypoints.cli.commands import queue_commands
 from entrypoints.web.limits import SECONDS
 from operations.site import Site
 from operations.verbs import callbacks as of_operators
@@ -14,7 +15,7 @@ from operations.verbs.callbacks import CallbackAnswer
 from pipeline.errors import UsageRefused
 from pipeline.notify import callback
 from pipeline.principal import Forbidden, Interface, Principal, Role
-from pipeline.records import Job
+from pipeline.records import Job, now
 from pipeline.settings import Settings
 from pipeline.states import Event, JobState
 from tests.servers.receiver import Receiver
@@ -231,6 +232,24 @@ def test_the_api_lists_delivers_and_tests_callbacks(
     noted = jobs.load(session, job.jid).history[-1]
     assert (noted.by, noted.via) == ("olga", Interface.API)
     assert "their server is back" in noted.message
+
+
+def test_a_list_of_callbacks_claims_no_number_that_is_not_known_and_no_time_of_another_zone(
+    session: Session, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(2):
+        failed(session)
+    monkeypatch.setattr(queue_commands, "PAGE", 1)
+    with serving(settings) as web:
+        monkeypatch.setenv("ARKLINE_URL", web.url)
+        monkeypatch.setenv("ARKLINE_TOKEN", web.caller(Role.VIEWER, ["demo"], name="vera").token)
+        listed = cli.arkline("callback", "list").output
+        monkeypatch.setenv("ARKLINE_TOKEN", web.caller(Role.VIEWER, name="of-all").token)
+        of_all = cli.arkline("callback", "list").output
+
+    assert "There are more than these." in listed
+    assert "These are 1 of 2 callbacks." in of_all
+    assert f"{now():%Y-%m-%d}" not in of_all
 
 
 def test_the_command_line_lists_delivers_and_tests_callbacks(

@@ -237,11 +237,12 @@ def _owed(page: callbacks.OwedPage) -> None:
         Column("collection", lambda row: row.collection),
         Column("owed", lambda row: humanize.ago(row.since)),
         Column("tries", lambda row: str(row.tries)),
-        Column("next try", lambda row: f"{row.next_try:%Y-%m-%d %H:%M:%S}"),
+        Column("next try", lambda row: humanize.in_time(row.next_try)),
         Column("last try", lambda row: row.message, long=True),
     )
     if page.next is not None:
-        screen.note(f"These are {len(page.callbacks):,} of {page.owed:,} callbacks.", "")
+        in_all = f"These are {len(page.callbacks):,} of {page.owed:,} callbacks."
+        screen.note(in_all if page.owed else "There are more than these.", "")
 
 
 @command(
