@@ -101,7 +101,7 @@ def _report(view: BatchView) -> str:
     if report is None:
         return ""
     completed, failed = len(report.successful_jobs), len(report.failed_jobs)
-    return f"{when(report.last_modified)}: {completed} completed, {failed} failed"
+    return f"{when(report.last_modified)}: {completed:,} completed, {failed:,} failed"
 
 
 def _archived(gone: Gone | None) -> str:

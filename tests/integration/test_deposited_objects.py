@@ -6,6 +6,8 @@ from html import unescape
 import pytest
 import requests
 
+from entrypoints.web.pages import one
+from operations.jobs.batch_view import batch_view_of
 from pipeline.inventory.archive import archive_batch
 from pipeline.inventory.sql import open_inventory
 from pipeline.principal import Role
@@ -74,6 +76,16 @@ def test_an_archived_deposit_has_its_name_and_its_objects(web: Web, record: Sess
     assert [one["result"] for one in after] == [one["result"] for one in before]
     assert [one["files"] for one in after] == [1, None, None, None]
     assert dora.get(f"/v1/batches/{bid}").json()["name"] == NAME
+
+
+def test_the_page_of_a_large_deposit_writes_its_numbers_alike(
+    web: Web, record: Session, dora: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bid, _ = planted(web, record)
+    large = {"total": 9000, "jobs": {JobState.COMPLETED: 5000, JobState.FAILED: 2000}}
+    monkeypatch.setattr(one, "batch_view_of", lambda *known: batch_view_of(*known).model_copy(update=large))
+
+    assert "5,000 of 9,000 objects stored, 2,000 not stored" in opened(web, dora, f"/batches/{bid}")
 
 
 def test_the_page_of_a_deposit_is_about_its_objects_and_has_its_jobs_behind_details(

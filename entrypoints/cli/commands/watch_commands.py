@@ -241,8 +241,8 @@ def ended(view: batch_view.BatchView) -> str:
     if view.total is None:
         return "not split yet"
     failed = view.buckets[Bucket.FAILED]
-    parts = [f"{view.ended_jobs} of {humanize.counted(view.total, 'job')}"]
-    parts += [f"{failed} failed"] if failed else []
+    parts = [f"{view.ended_jobs:,} of {humanize.counted(view.total, 'job')}"]
+    parts += [f"{failed:,} failed"] if failed else []
     parts += [humanize.left(view.seconds_left)] if view.seconds_left is not None else []
     return ", ".join(parts)
 
