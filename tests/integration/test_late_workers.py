@@ -126,7 +126,7 @@ def test_a_mistyped_worker_is_refused_once_all_workers_have_answered(
             fleet.drain(Site(settings, session), ANN, "worker1@hers")
         seconds = time.monotonic() - began
 
-    assert seconds < QUICK
+    assert seconds < 2 * QUICK
     assert holds.drained(session) == {}
 
 
