@@ -144,7 +144,7 @@ def test_drains_at_once_are_each_judged_however_long_a_worker_is_waited_for(sett
 def test_a_drain_is_answered_over_the_api_however_slow_its_worker_is(settings: Settings) -> None:
     with answering(settings, "worker1@here", after=6.0), serving(settings) as web:
         caller = web.caller(Role.OPERATOR, name="restarts-the-fleet")
-        done = caller.post("/v1/workers/worker1@here/drain", {}).json()
+        done = caller.post("/v1/workers/worker1@here/drain", {}, timeout=120).json()
 
     assert (done["worker"], done["changed"], done["followed"]) == ("worker1@here", True, False)
 

@@ -39,7 +39,8 @@ class Caller:
     def request(self, method: str, path: str, **options: Any) -> requests.Response:
         bearer = {"Authorization": f"Bearer {self.token}"} if self.token else {}
         headers = {**bearer, **self.headers, **options.pop("headers", {})}
-        return requests.request(method, f"{self.url}{path}", headers=headers, timeout=30, **options)
+        timeout = options.pop("timeout", 30)
+        return requests.request(method, f"{self.url}{path}", headers=headers, timeout=timeout, **options)
 
     def get(self, path: str, **options: Any) -> requests.Response:
         return self.request("GET", path, **options)
