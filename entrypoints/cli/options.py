@@ -95,28 +95,22 @@ Bid = Annotated[
 ]
 
 
+def _named(metavar: str, kinds: str) -> Any:
+    """The argument for ids."""
+    return typer.Argument(
+        metavar=metavar,
+        parser=read_id,
+        autocompletion=completion.ids,
+        help=f"{kinds}; or select jobs by options.",
+    )
+
+
 @dataclass(frozen=True)
 class SharedOptions:
     """The values of the shared options; options that a command does not offer keep their defaults."""
 
-    ids: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="ID",
-            parser=read_id,
-            autocompletion=completion.ids,
-            help="Jobs or batches; or select jobs by options.",
-        ),
-    ] = None
-    jids: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="JID",
-            parser=read_id,
-            autocompletion=completion.ids,
-            help="Jobs; or select jobs by options.",
-        ),
-    ] = None
+    ids: Annotated[list[str] | None, _named("ID", "Jobs or batches")] = None
+    jids: Annotated[list[str] | None, _named("JID", "Jobs")] = None
     """As `ids`, of a verb for jobs alone; the verb refuses a batch in words of its own."""
     profile: Annotated[
         str | None,

@@ -138,7 +138,9 @@ def outage_remedy(outage: OutageView) -> str:
 def outage_text(outage: OutageView) -> str:
     names, more = ", ".join(outage.hosts[:HOSTS]), len(outage.hosts) - HOSTS
     names += f" and {more} more" if more > 0 else ""
-    where = "" if not names else f" (met on {names})" if outage.everywhere else f" on {names} only"
+    where = ""
+    if names:
+        where = f" (met on {names})" if outage.everywhere else f" on {names} only"
     return (
         f"{outage.name}{where} for {duration(age(outage.since))}, next probe {in_time(outage.next_probe)}: "
         f"{outage.message}"

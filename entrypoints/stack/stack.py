@@ -153,7 +153,10 @@ def run(
     ready: Callable[[StackInfo], None],
     check: Callable[[Settings], None] = lambda _: None,
 ) -> None:
-    """Run a stack until a stop signal; calls `ready` once every service is ready. `check`: of `running`."""
+    """Run a stack until a stop signal; `ready` is called once all services are ready.
+
+    `check`: as for `running`.
+    """
     keep_private()
     ensure_profiles(config)
     with (

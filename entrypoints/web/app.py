@@ -60,8 +60,6 @@ ROUTERS: tuple[APIRouter, ...] = (
 API_VERSION = "1"
 """The version of the API, not of arkline."""
 
-DOCUMENT = "/openapi.json"
-
 DESCRIPTION = """\
 The REST API of arkline: deposit, follow, and operate the ingest queue.
 
@@ -134,7 +132,7 @@ def create_app(
         responses=problems.RESPONSES,
     )
     app.state.context, app.state.hosts = context, read_hosts(hosts)
-    app.add_route(DOCUMENT, _document_route(app), include_in_schema=False)
+    app.add_route(about.DOCUMENT, _document_route(app), include_in_schema=False)
     problems.install(app)
     served = routers()
     app.state.links = about.links_of(served)

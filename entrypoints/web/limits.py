@@ -50,10 +50,11 @@ IN_PROGRESS_OF_TOKEN = 200
 
 BODIES = 256 << 20
 BODIES_OF_ONE = 64 << 20
-"""Bytes of drafts that one process, and one caller, may have in memory; a draft has 32 MiB at most."""
+"""Maximum bytes of drafts in the memory of one process, all of them and those of one caller; a draft has at
+most 32 MiB."""
 
 RETRY = 2
-"""Seconds after which a body is sent again."""
+"""Seconds after which a refused body may be sent again."""
 
 MINUTE = 60.0
 """Seconds."""
@@ -194,7 +195,7 @@ class HeldBodies:
 
     @contextmanager
     def holding(self, caller: str) -> Iterator[Callable[[int], None]]:
-        """Yields what counts the bytes that arrive; they are released after the block."""
+        """Yields the function that counts bytes as they arrive; the block's end releases them."""
         own = 0
 
         def hold(size: int) -> None:

@@ -22,8 +22,10 @@ from prometheus_client import (
 )
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
+from starlette.routing import Route
 from starlette.types import Scope
 
+from entrypoints.web.problems import methods_of
 from operations.board.board import Board
 from operations.board.tally import BOUNDS, Tallied
 from operations.board.values import EVERYTHING
@@ -75,8 +77,7 @@ class RequestMetrics:
         """Count a request; `scope` as the routes left it."""
         route = scope.get("route")
         path = getattr(route, "path", UNKNOWN)
-        methods = {*(getattr(route, "methods", None) or ())}
-        methods |= {"HEAD"} if "GET" in methods else set()
+        methods = methods_of(route) if isinstance(route, Route) else ()
         method = scope["method"] if scope["method"] in methods else OTHER if route else UNKNOWN
         self._requests.labels(path, method, str(code)).inc()
         self._seconds.labels(path).observe(seconds)

@@ -144,6 +144,12 @@ def _is_json(request: Request) -> bool:
     return given.startswith("application/") and (given == "application/json" or given.endswith("+json"))
 
 
+def methods_of(route: Route) -> frozenset[str]:
+    """The methods that are served at the route's path: HEAD is wherever GET is."""
+    methods = frozenset(route.methods or ())
+    return methods | {"HEAD"} if "GET" in methods else methods
+
+
 def _allowed(request: Request) -> str:
     """The methods of all routes of this path: the framework names those of the first."""
     of_path = (
@@ -151,8 +157,7 @@ def _allowed(request: Request) -> str:
         for route in request.app.routes
         if isinstance(route, Route) and route.matches(request.scope)[0] is not Match.NONE
     )
-    methods = {method for route in of_path for method in route.methods or ()}
-    return ", ".join(sorted(methods | ({"HEAD"} if "GET" in methods else set())))
+    return ", ".join(sorted({method for route in of_path for method in methods_of(route)}))
 
 
 def _said(invalid: Mapping[str, Any]) -> str:

@@ -190,7 +190,9 @@ class Follower:
                 self.settled.set()
             return RETRY_INTERVAL
         except Exception:  # noqa: BLE001 - without this thread the board is stale until the process ends
-            _log.exception("the board met an unexpected error, and shows what it has until it has read again")
+            _log.exception(
+                "the board met an unexpected error: its last state is shown until the record is read again"
+            )
             self._lose()
             self._stopping.wait(ERROR_INTERVAL)
             return 0

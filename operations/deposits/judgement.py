@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
 from pathlib import PurePosixPath
 
 from operations.deposits.planned import (
@@ -248,10 +247,10 @@ def _repeated(objects: Sequence[NamedObject]) -> Iterator[str]:
 
 def _taken_from_sight(judged: Sequence[JudgedObject], known: _Known) -> Iterator[str]:
     """What a deposit does to those who have deposited its objects: each sees only what is all her own."""
-    arks = dict.fromkeys(one.version_of for one in judged if one.version_of in known.of_others)
-    for ark in islice(arks, 1):
-        others = f" and {counted(len(arks) - 1, 'other object')}" if len(arks) > 1 else ""
+    arks = list(dict.fromkeys(one.version_of for one in judged if one.version_of in known.of_others))
+    if arks:
+        others = f" and {counted(len(arks) - 1, 'other object')}" if arks[1:] else ""
         yield (
-            f"{ark}{others} {'have' if others else 'has'} a version of another depositor: with one of yours, "
-            "no depositor finds it any more, you neither; viewers and staff of the collection do"
+            f"{arks[0]}{others} {'have' if others else 'has'} a version of another depositor: once you add "
+            "one, no depositor finds it any more, not even you; viewers and staff of the collection do"
         )

@@ -43,10 +43,7 @@ _JOURNAL = "a journal, which keeps its last entries alone"
 BOUNDED = {
     "GET /health/live": "no thread",
     "GET /health/ready": "no thread",
-    "HEAD /health/live": "no thread",
-    "HEAD /health/ready": "no thread",
     "GET /v1": _TEMPLATE,
-    "HEAD /v1": _TEMPLATE,
     "GET /v1/errors": _TEMPLATE,
     "GET /v1/errors/{code}": _TEMPLATE,
     "GET /v1/tokens": "a row for each token, which administrators created",

@@ -284,6 +284,10 @@ def is_job(name: str) -> bool:
     return name.startswith("jid")
 
 
+def _kind_of(name: str) -> Kind[Any]:
+    return JOBS if is_job(name) else BATCHES
+
+
 def _goes_first(one: Party, other: Party, load: Load, most: int) -> bool:
     """True if `other`'s collection or submitter has more than `most` processes, and `one`'s has fewer."""
     pairs = (
@@ -337,9 +341,7 @@ def _busy(session: Session, clock: ServerClock) -> Iterator[_Busy]:
         if locked and _is_unsplit(status)
     }
     names: dict[str, JobState | None] = {**queued, **split}
-    locks = session.exists_many(
-        [paths.job_lock(name) if is_job(name) else paths.batch_lock(name) for name in names]
-    )
+    locks = session.exists_many([_kind_of(name).lock_path(name) for name in names])
     locked_now = {name: lock for name, lock in zip(names, locks, strict=True) if lock is not None}
     parties = _parties(session, list(locked_now))
     for name, lock in locked_now.items():
@@ -361,7 +363,7 @@ def ask_to_yield(session: Session, name: str, *, anew: bool = False) -> None:
 
     `anew`: write twice, after which the attempt at a job or a batch ends in any case.
     """
-    kind: Kind[Any] = JOBS if is_job(name) else BATCHES
+    kind = _kind_of(name)
     status, lock = kind.status_path(name), kind.lock_path(name)
     with suppress(Missing, NoNodeError, Stale):
         fence = Check(status, session.get(status)[1].version)

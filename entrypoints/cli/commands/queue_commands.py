@@ -96,7 +96,7 @@ def history(
 
 
 WORKER = re.compile(r"(?!\.\.?$)[^\s/?#%]+")
-"""What can be a worker's name, and one part of the path of a request."""
+"""The names of workers: a name is one segment of the path of a request."""
 
 
 @command("arkline drain worker1@host", "reason", "by", "json", ids="worker")

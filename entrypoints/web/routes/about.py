@@ -44,6 +44,10 @@ class About(Record):
     links: dict[str, str]
 
 
+DOCUMENT = "/openapi.json"
+"""The path of the OpenAPI document."""
+
+
 def links_of(routers: Iterable[APIRouter]) -> dict[str, str]:
     """The paths that can be read without a parameter in the path, by name.
 
@@ -52,10 +56,9 @@ def links_of(routers: Iterable[APIRouter]) -> dict[str, str]:
     routes = (route for served in routers for route in served.routes if isinstance(route, APIRoute))
     readable = (route.path for route in routes if route.include_in_schema and "GET" in (route.methods or ()))
     paths = sorted(path for path in readable if re.fullmatch("/v1/[^{]+", path))
-    return {**{path.removeprefix("/v1/"): path for path in paths}, "openapi": "/openapi.json"}
+    return {**{path.removeprefix("/v1/"): path for path in paths}, "openapi": DOCUMENT}
 
 
-@router.head("", include_in_schema=False)
 @router.get("", summary="Links, version, and the rights of the caller")
 def about(request: Request, caller: Caller) -> About:
     return About(
@@ -111,7 +114,6 @@ class Ready(Record):
     zookeeper: Literal["connected", "away"]
 
 
-@health_router.head("/live", include_in_schema=False)
 @health_router.get("/live", summary="Whether the process should run on", responses={503: {"model": Live}})
 async def live(request: Request, response: Response) -> Live:
     """503 once only a restart helps: ZooKeeper has an older record than this process has read."""
@@ -120,7 +122,6 @@ async def live(request: Request, response: Response) -> Live:
     return Live(live=usable)
 
 
-@health_router.head("/ready", include_in_schema=False)
 @health_router.get("/ready", summary="Whether requests can be served", responses={503: {"model": Ready}})
 async def ready(request: Request, response: Response) -> Ready:
     connected = context_of(request).session.connected

@@ -144,12 +144,10 @@ def download_bag(  # noqa: PLR0913 - a request has these headers
     given = retrieval.bag_of(web.site, web.events, caller, of, attempt.check, begun)
     folder = bag_name(of.known, of.version.number)
     size = tar_size(folder, given.bag.sizes())
-    is_whole = given.name != begun or request.method == "HEAD"
+    is_whole = given.name != begun or request.method == "HEAD"  # only GET has ranges (RFC 9110, 14.2)
     start = 0 if is_whole else _rest(range_ or "", size)
     headers = _archive(of, f"{folder}.tar", "application/x-tar", size - start)
     headers |= {"ETag": f'"{given.name}"', "Accept-Ranges": "bytes"}
-    if request.method == "HEAD":
-        return Response(None, 200, headers)
     pieces = tar(folder, given.bag.parts(web.site.storage()), given.event.at, start)
     if start:
         headers["Content-Range"] = f"bytes {start}-{size - 1}/{size}"
@@ -171,10 +169,7 @@ def download_zip(request: Request, caller: Caller, ark: Ark, version: Version) -
     event = dissemination(of.known.ark, of.version.number, of.by, "a copy of the deposited files as a zip")
     folder = bag_name(of.known, of.version.number)
     size, pieces = zip_of(folder, of.known.ark, of.version, site.storage())
-    headers = _archive(of, f"{folder}.zip", "application/zip", size)
-    if request.method == "HEAD":
-        return Response(None, 200, headers)
-    return sent(request, of, event, pieces, headers)
+    return sent(request, of, event, pieces, _archive(of, f"{folder}.zip", "application/zip", size))
 
 
 def _archive(of: ChosenVersion, name: str, media_type: str, size: int) -> dict[str, str]:
@@ -193,11 +188,14 @@ def sent(
     pieces: Iterator[bytes],
     headers: dict[str, str],
     status: int = 200,
-) -> Retrieval:
+) -> Response:
     """The bytes as an answer; the event is entered once they begin, one file in an hour once.
 
-    For the rest of an archive, an event is entered only if none was for its beginning, as after a crash.
+    HEAD is answered without reading a byte, and is no event. For the rest of an archive, an event is entered
+    only if none was for its beginning, as after a crash.
     """
+    if request.method == "HEAD":
+        return Response(None, status, headers)
     site, events = context_of(request).site, context_of(request).events
     series = isinstance(of, ChosenFile) or status == HTTPStatus.PARTIAL_CONTENT
     return Retrieval(
