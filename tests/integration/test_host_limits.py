@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +138,36 @@ def test_a_short_peace_is_waited_for_and_a_shorter_one_does_not_end_a_longer(ses
     with pytest.raises(RateLimited), limiter.connection(HOST, UNATTENDED):
         pass
     limiter.close()
+
+
+def test_an_own_pause_is_observed_before_its_watch_has_fired(session: Session) -> None:
+    limiter = FleetHostLimiter(session, lambda: 4)
+    with limiter.connection(HOST, UNATTENDED):
+        pass
+    with watches_held_back(session):
+        limiter.back_off(HOST, 60)
+
+        with pytest.raises(RateLimited), limiter.connection(HOST, UNATTENDED):
+            pass
+    limiter.close()
+
+
+@contextmanager
+def watches_held_back(session: Session) -> Iterator[None]:
+    """Occupy the thread that calls the session's watches, until the block ends."""
+    occupied, released = threading.Event(), threading.Event()
+
+    def hold_back(_: object) -> None:
+        occupied.set()
+        assert released.wait(30)
+
+    session.ask(session.zk.exists_async, "/ids/busy", watch=hold_back)
+    session.ensure_node("/ids/busy")
+    try:
+        assert occupied.wait(30)
+        yield
+    finally:
+        released.set()
 
 
 def test_a_pause_that_was_noted_before_the_servers_clock_was_set_back_ends_no_later(session: Session) -> None:

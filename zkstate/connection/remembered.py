@@ -69,7 +69,9 @@ def _remember(session: Session, path: str, fresh: Remembered[T]) -> Remembered[T
 
 def forget(session: Session, path: str) -> None:
     """Drop a node that this session has written: its watch fires a moment later, in another thread."""
-    _nodes(session).pop(path, None)
+    dropped = _nodes(session).pop(path, None)
+    if dropped is not None:
+        dropped.changed.set()
 
 
 def _nodes(session: Session) -> dict[str, Remembered[object]]:
