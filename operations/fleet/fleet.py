@@ -66,7 +66,9 @@ class Worker(Record):
     """Those that it consumes; none if it is drained."""
     processes: int = 0
     busy: int = 0
-    """Processes that work on a task now."""
+    """Processes that work on a task now; 0 if the worker did not say."""
+    says_busy: bool = True
+    """False if the worker did not say what it works on."""
 
 
 @dataclass(frozen=True)
@@ -303,6 +305,7 @@ def workers(settings: Settings) -> tuple[Worker, ...]:
             queues=_names(consumed),
             processes=pools[name].pool.processes if name in pools else 0,
             busy=len(tasks.get(name, ())),
+            says_busy=name in tasks,
         )
         for name, consumed in sorted(_known(queues, _QUEUES).items())
     )

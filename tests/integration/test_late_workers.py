@@ -1,9 +1,11 @@
 """The answers of workers: nobody who is there is called missing, and nobody who is not is waited for."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from subprocess import Popen
 from threading import Event, Thread
 from typing import Any
 
@@ -17,8 +19,10 @@ from pipeline.principal import Role
 from pipeline.settings import Settings
 from tasks import broker
 from tasks.broker import configured
+from tests.servers.proxy import Proxy
+from tests.support import cli
 from tests.support.operators import ANN
-from tests.support.web import serving
+from tests.support.web import Web, serving
 from zkstate.connection.session import Session
 from zkstate.fleet import holds
 from zkstate.record.journal import JournalAction
@@ -32,9 +36,13 @@ QUICK = 4.0
 
 @contextmanager
 def answering(
-    settings: Settings, name: str, after: float = 0.0, queues: object = ({"name": "process"},)
+    settings: Settings,
+    name: str,
+    after: float = 0.0,
+    queues: object = ({"name": "process"},),
+    tasks: Callable[[], object] = list,
 ) -> Iterator[None]:
-    """A node that answers like a worker, `after` seconds."""
+    """A node that answers like a worker, `after` seconds; `tasks` returns those that it works on."""
     app, ready, ended = configured(settings), Event(), Event()
 
     def answer(value: object) -> object:
@@ -47,7 +55,7 @@ def answering(
             node = control.mailbox.Node(name, channel=connection.default_channel)
             node.handlers |= {
                 "active_queues": lambda state, **_: answer(queues),
-                "active": lambda state, **_: answer([]),
+                "active": lambda state, **_: answer(tasks()),
                 "stats": lambda state, **_: answer({"pool": {"max-concurrency": 2}}),
             }
             with node.listen():
@@ -147,6 +155,75 @@ def test_a_drain_is_answered_over_the_api_however_slow_its_worker_is(settings: S
         done = caller.post("/v1/workers/worker1@here/drain", {}, timeout=120).json()
 
     assert (done["worker"], done["changed"], done["followed"]) == ("worker1@here", True, False)
+
+
+@dataclass
+class Tasks:
+    """The tasks of a worker that may end."""
+
+    running: tuple[object, ...] = ({"name": "job.downloading"},)
+    asked: Event = field(default_factory=Event)
+
+    def __call__(self) -> object:
+        self.asked.set()
+        return self.running
+
+
+@contextmanager
+def draining(alone: Settings, web: Web, wait: str, through: str = "") -> Iterator[Popen[str]]:
+    operator = {"ARKLINE_TOKEN": web.caller(Role.OPERATOR).token, "ARKLINE_URL": through or web.url}
+    with cli.start(alone, "drain", "worker1@here", "--wait", wait, **operator) as process:
+        yield process
+
+
+def test_a_drain_waits_for_a_site_that_is_away_for_a_moment(settings: Settings, alone: Settings) -> None:
+    tasks = Tasks()
+    with (
+        answering(settings, "worker1@here", queues=(), tasks=tasks),
+        serving(settings) as web,
+        Proxy(int(web.url.rpartition(":")[2])) as proxy,
+        draining(alone, web, "5m", f"http://{proxy.hosts}") as process,
+    ):
+        assert tasks.asked.wait(WAIT)
+        proxy.refuse()
+        assert process.stderr is not None
+        assert "does not answer" in process.stderr.readline()
+        tasks.running = ()
+        proxy.accept()
+        _, err = process.communicate(timeout=60)
+
+    assert process.returncode == 0, err
+    assert "the site answers again" in err
+
+
+def test_a_drain_that_waited_in_vain_says_what_the_worker_does(settings: Settings, alone: Settings) -> None:
+    tasks = Tasks()
+    worker = answering(settings, "worker1@here", queues=(), tasks=tasks)
+    with worker, serving(settings) as web, draining(alone, web, "1s") as process:
+        _, err = process.communicate(timeout=60)
+
+    assert process.returncode == 1
+    assert err.endswith("worker1@here still has a task.\n")
+
+
+def test_a_drain_says_that_its_worker_answers_no_longer(settings: Settings, alone: Settings) -> None:
+    tasks = Tasks()
+    worker = ExitStack()
+    worker.enter_context(answering(settings, "worker1@here", queues=(), tasks=tasks))
+    with worker, serving(settings) as web, draining(alone, web, "10s") as process:
+        assert tasks.asked.wait(WAIT)
+        worker.close()
+        _, err = process.communicate(timeout=60)
+
+    assert process.returncode == 1
+    assert err.endswith("worker1@here no longer answers.\n")
+
+
+def test_a_worker_that_does_not_say_what_it_does_is_not_called_idle(settings: Settings) -> None:
+    with answering(settings, "worker1@here", tasks=lambda: "rubbish"):
+        (worker,) = fleet.workers(settings)
+
+    assert (worker.busy, worker.says_busy) == (0, False)
 
 
 def test_the_last_free_connection_is_enough_to_ask_the_workers(settings: Settings) -> None:

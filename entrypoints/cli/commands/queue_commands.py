@@ -17,7 +17,7 @@ from entrypoints.render.screen import Column
 from operations.fleet import working_storage
 from operations.verbs import callbacks, holds
 from pipeline import humanize
-from pipeline.errors import UsageRefused
+from pipeline.errors import ServiceUnreachable, UsageRefused
 from pipeline.notify import batch_report
 
 if TYPE_CHECKING:
@@ -136,26 +136,39 @@ def drain(
         how = "undrain" if undo else "drain?until_stop=true" if until_stop else "drain"
         path = f"/v1/workers/{worker}/{how}"
         done = site.post(path, operations.fleet.fleet.Drained, {"reason": options.reason})
-        idle = wait is None or undo or not done.followed or _await_idle(site, worker, wait)
+        waits = wait is not None and done.followed and not undo
+        at_work = _await_idle(site, worker, wait) if waits and wait is not None else ""
     screen.emit(done) if options.json else fleet_status.drained(done)
-    if not idle:
-        screen.note(f"{worker} still has a task.", "")
-    raise typer.Exit(0 if undo or (done.followed and idle) else exit_codes.FAILED)
+    if at_work:
+        screen.note(at_work, "")
+    raise typer.Exit(0 if undo or (done.followed and not at_work) else exit_codes.FAILED)
 
 
 IDLE_INTERVAL = 1.0
 """Seconds between two questions whether a worker still has a task."""
 
 
-def _await_idle(site: api.Client, worker: str, seconds: float) -> bool:
-    """Whether the worker says within so many seconds that it has no task."""
-    deadline = time.monotonic() + seconds
+def _await_idle(site: api.Client, worker: str, seconds: float) -> str:
+    """Wait until the worker says that it has no task; why it may have one after so many seconds, or nothing.
+
+    The wait survives a site that does not answer for a while.
+    """
+    deadline, note = time.monotonic() + seconds, watching.noting()
     while True:
-        known = site.get("/v1/workers", operations.fleet.fleet.Workers).workers
-        if any(one.name == worker and not one.busy for one in known):
-            return True
-        if time.monotonic() > deadline:
-            return False
+        late = time.monotonic() > deadline
+        try:
+            known = site.get("/v1/workers", operations.fleet.fleet.Workers).workers
+        except ServiceUnreachable as error:
+            if late:
+                raise
+            note(str(error))
+        else:
+            note("")
+            busy = [one.busy > 0 or not one.says_busy for one in known if one.name == worker]
+            if busy == [False]:
+                return ""
+            if late:
+                return f"{worker} {'still has a task' if busy else 'no longer answers'}."
         time.sleep(IDLE_INTERVAL)
 
 

@@ -53,7 +53,8 @@ class WorkerRow:
     name: str
     queues: tuple[str, ...]
     processes: int
-    busy: int
+    busy: int | None
+    """None if the worker did not say what it works on."""
     drain: Hold | None
     button: acts.Button
 
@@ -124,7 +125,7 @@ def fleet(request: Request, caller: FleetCaller) -> HTMLResponse:
             worker.name,
             worker.queues,
             worker.processes,
-            worker.busy,
+            worker.busy if worker.says_busy else None,
             drained.get(worker.name),
             acts.Button(acts.ACTS[Action.UNDO_DRAIN if worker.name in drained else "drain"], worker.name),
         )
