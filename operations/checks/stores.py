@@ -6,14 +6,15 @@ thus belongs to a job in flight, or has been entered by then.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import groupby, islice
 
 from operations.checks.differences import Comparison, Difference, Search, StoreProblem
 from pipeline.description import premis
 from pipeline.errors import UsageRefused
+from pipeline.fixity import ReadBackFile
 from pipeline.inventory import reconciling
-from pipeline.inventory.base import Recording
+from pipeline.inventory.base import InventoryObject, Recording
 from pipeline.inventory.reconciling import Entered
 from pipeline.names import is_ark
 from pipeline.outcome import DamagedObject, Service, ServiceDown, StepFailed, system
@@ -212,12 +213,15 @@ def _of_entries(
             else:
                 yield _problem(StoreProblem.UNREADABLE, failure.message, ark=first.ark)
         return
+    content = _Content(search, first.ark)
     for entry in owned:
         search.tick(1)
-        yield from _of_entry(search, entry, stored.get(entry.number))
+        yield from _of_entry(search, entry, stored.get(entry.number), content)
 
 
-def _of_entry(search: Search, entry: Entered, stored: VersionEntry | None) -> Iterator[Comparison]:
+def _of_entry(
+    search: Search, entry: Entered, stored: VersionEntry | None, content: "_Content"
+) -> Iterator[Comparison]:
     if stored is None:
         yield _of_version(StoreProblem.NOT_STORED, entry)
     elif not _same_job(entry, stored):
@@ -225,7 +229,7 @@ def _of_entry(search: Search, entry: Entered, stored: VersionEntry | None) -> It
     elif differing := _other_digest(search, entry, stored):
         yield _of_version(StoreProblem.DIFFERENT, entry, differing)
     elif search.content:
-        yield from _bytes_of(search, entry)
+        yield from content.compared(entry)
 
 
 def _same_job(entry: Entered, version: VersionEntry) -> bool:
@@ -242,28 +246,45 @@ def _other_digest(search: Search, entry: Entered, stored: VersionEntry) -> str:
     return next((path for path in paths if known.get(path) != stored.digests.get(path)), "")
 
 
-def _bytes_of(search: Search, entry: Entered) -> Iterator[Comparison]:
-    known = search.inventory.describe_object(entry.ark)
-    if known is None:
-        yield _of_version(StoreProblem.OTHER_OBJECT, entry)
-        return
-    # the description is of the object: with each version, all its inventories would be read again
-    reading = Reading(description=entry.number == known.versions[-1].number)
-    try:
-        custody = prove(known, (entry.number,), search.storage, reading)
-    except DamagedObject as damage:
-        yield _of_version(StoreProblem.UNREADABLE, entry, damage.message)
-        return
-    problems = ((file, problem) for file in custody.files for problem in file.problems)
-    for file, problem in islice(problems, 1):
-        # of bytes that are those of the record, the record has something else wrong: storage must stay
-        as_stored = (
-            file.now is not None and file.storage is not None and file.now.sha512 == file.storage.sha512
-        )
-        gap = StoreProblem.DIFFERENT if as_stored else StoreProblem.DAMAGED
-        yield _of_version(gap, entry, f"{file.path}: {problem.what}")
-    for problem in custody.description[:1]:
-        yield _of_version(StoreProblem.DAMAGED, entry, problem.what)
+class _Content:
+    """The bytes of an object in storage; those that its versions share are read once."""
+
+    def __init__(self, search: Search, ark: str) -> None:
+        self._search = search
+        self._ark = ark
+        self._read: dict[str, ReadBackFile] = {}
+
+    @cached_property
+    def _known(self) -> InventoryObject | None:
+        return self._search.inventory.describe_object(self._ark)
+
+    def compared(self, entry: Entered) -> Iterator[Comparison]:
+        known = self._known
+        if known is None:
+            yield _of_version(StoreProblem.OTHER_OBJECT, entry)
+            return
+        # the description is of the object: with each version, all its inventories would be read again
+        newest = entry.number == known.versions[-1].number
+        reading = Reading(already=self._read, on_file=self._note, description=newest)
+        try:
+            custody = prove(known, (entry.number,), self._search.storage, reading)
+        except DamagedObject as damage:
+            yield _of_version(StoreProblem.UNREADABLE, entry, damage.message)
+            return
+        problems = ((file, problem) for file in custody.files for problem in file.problems)
+        for file, problem in islice(problems, 1):
+            # of bytes that are those of the record, the record has something else wrong: storage must stay
+            as_stored = (
+                file.now is not None and file.storage is not None and file.now.sha512 == file.storage.sha512
+            )
+            gap = StoreProblem.DIFFERENT if as_stored else StoreProblem.DAMAGED
+            yield _of_version(gap, entry, f"{file.path}: {problem.what}")
+        for problem in custody.description[:1]:
+            yield _of_version(StoreProblem.DAMAGED, entry, problem.what)
+
+    def _note(self, file: ReadBackFile) -> None:
+        if not file.problem:
+            self._read[file.place] = file
 
 
 def jobs_of_record(

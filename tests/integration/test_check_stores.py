@@ -14,6 +14,7 @@ from operations.objects.objects import timeline
 from operations.run import Run
 from operations.site import Site
 from pipeline.errors import Action, Remedy
+from pipeline.fixity import OnRead, ReadBackFile
 from pipeline.inventory.archive import tombstone
 from pipeline.inventory.base import InventoryObject
 from pipeline.inventory.recording import REBUILT
@@ -21,6 +22,8 @@ from pipeline.inventory.sql import open_inventory
 from pipeline.records import Identifiers, Job, SubmissionMode
 from pipeline.settings import Settings
 from pipeline.states import JobState
+from pipeline.storage.ocfl import objects, reading
+from pipeline.storage.ocfl.objects import StoredObject
 from tests.support import cli, planting
 from tests.support.operators import ANN
 from tests.support.repository import Repository
@@ -201,6 +204,35 @@ def test_a_stored_version_of_a_failed_job_is_named_and_a_repair_reads_it_back_an
     (version,) = store.repository.described(difference.ark).versions
     assert (version.jid, version.verified is not None) == (job.jid, True)
     assert compared(session, store).counts == {}
+
+
+def test_bytes_that_versions_share_are_read_once(
+    session: Session, on_disk: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+    read_back = objects.read_back_file
+
+    def counted(stored: StoredObject, path: str, on_read: OnRead) -> ReadBackFile:
+        read.append(path)
+        return read_back(stored, path, on_read)
+
+    own = on_disk.repository
+    ark = deposited(on_disk, 1, local_id=("a",))
+    for number in (2, 3):
+        later = {"b.txt": f"beta {number}"}
+        update = own.job(
+            number, later, key=a_key(number), local_id=("a",), submission_mode=SubmissionMode.UPDATE
+        )
+        assert own.recorded(update).ark == ark
+    on_disk.change(ark, "v1/content/producer/a.txt", lambda data: b"?" + data[1:])
+    monkeypatch.setattr(reading, "read_back_file", counted)
+
+    view = check(Site(own.settings, session), ANN, content=True)
+
+    assert sorted(read) == sorted(set(read))
+    assert [(one.version, one.gap) for one in view.differences] == [
+        (number, StoreProblem.DAMAGED) for number in (1, 2, 3)
+    ]
 
 
 def test_a_damaged_version_of_a_failed_job_is_not_entered(session: Session, on_disk: Store) -> None:
