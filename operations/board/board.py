@@ -344,8 +344,9 @@ class Board:
         if collection:
             where.add("collection = ?", collection)
             kept_back = "state IN ('pending', 'held')"
+        # total(), as sum() fails beyond 2^63, which a few declared sizes may reach
         (jobs,) = self._read(
-            "SELECT count(*) AS jobs, count(bytes) AS sized, COALESCE(sum(bytes), 0) AS bytes FROM job "
+            "SELECT count(*) AS jobs, count(bytes) AS sized, CAST(total(bytes) AS INTEGER) AS bytes FROM job "
             f"WHERE {where} AND {kept_back}",
             where.values,
         )

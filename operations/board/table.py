@@ -15,6 +15,7 @@ from pydantic import TypeAdapter
 from operations.board.values import Change
 from pipeline.causes import FailureCause, describe
 from pipeline.checks import CheckedFiles
+from pipeline.fixity import LARGEST_FILE
 from pipeline.states import JOB, Bucket, FailureKind, JobState
 from zkstate.feed import BatchRead, BucketChange, JobDetail, QueueChange
 
@@ -310,7 +311,7 @@ class Table:
             "WHERE jid = :jid AND state = :state",
             [
                 vars(detail)
-                | {"since": detail.since.timestamp()}
+                | {"since": detail.since.timestamp(), "bytes": _size(detail.bytes)}
                 | _failure(
                     detail.kind if detail.state is JobState.FAILED else None, detail.cause, detail.message
                 )
@@ -383,6 +384,11 @@ def _of_batch(batch: BatchRead) -> dict[str, object]:
         "checked": CHECKED.dump_json((status and status.checked) or ()).decode(),
         **(_failure(status.kind, status.failure_cause, status.message) if status else _NO_FAILURE),
     }
+
+
+def _size(declared: int | None) -> int | None:
+    """None for a size that no file has: earlier releases accepted it, and SQLite cannot hold each."""
+    return declared if declared is not None and declared <= LARGEST_FILE else None
 
 
 def _seconds(moment: datetime | None) -> float:

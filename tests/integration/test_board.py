@@ -19,6 +19,7 @@ from operations.board.writer import Writer
 from operations.fleet.health import overview
 from operations.site import Site
 from pipeline.errors import UsageRefused
+from pipeline.fixity import LARGEST_FILE
 from pipeline.principal import Interface, Principal, Role
 from pipeline.settings import Settings
 from pipeline.states import BatchState, Event, FailureKind, JobState
@@ -246,6 +247,36 @@ def test_stops_say_how_many_jobs_they_keep_back(session: Session, board: Board) 
     assert (hold.collection, hold.by, hold.jobs) == ("demo", "ann@here", 2)
     assert all(row.held for row in board.jobs(EVERYTHING, JobSearch(), 10).rows)
     assert board.collections(EVERYTHING)[0].held
+
+
+def held_jobs(session: Session, count: int, size: int) -> None:
+    for jid in planting.split_batch(session, count, size=size)[1]:
+        planting.apply_event(session, jobs.load(session, jid), Event.HOLD)
+    holds.place(session, Hold(by="ann@here", reason="the disk is full"), "demo")
+
+
+def test_a_size_that_an_earlier_release_accepted_hides_no_job(
+    session: Session, filled: Callable[[], Board]
+) -> None:
+    held_jobs(session, 2, 1 << 64)
+
+    board = filled()
+
+    assert [row.state for row in board.jobs(EVERYTHING, JobSearch(), 10).rows] == [JobState.HELD] * 2
+    (hold,) = board.stops(EVERYTHING).collections
+    assert (hold.jobs, hold.sized, hold.bytes) == (2, 0, 0)
+
+
+def test_declared_sizes_are_added_up_whatever_their_sum(
+    session: Session, filled: Callable[[], Board]
+) -> None:
+    number = (1 << 63) // LARGEST_FILE + 1
+    held_jobs(session, number, LARGEST_FILE)
+
+    board = filled()
+
+    until(board, lambda: board.stops(EVERYTHING).collections[0].sized == number)
+    assert board.stops(EVERYTHING).collections[0].bytes == pytest.approx(number * LARGEST_FILE, rel=0.01)
 
 
 def test_a_damaged_job_is_shown_and_spoils_no_list(session: Session, filled: Callable[[], Board]) -> None:
