@@ -4,7 +4,7 @@ import json
 import re
 import sqlite3
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,7 +25,7 @@ from pipeline.inventory.sql import SqlInventory, open_inventory
 from pipeline.outcome import Service, ServiceDown
 from pipeline.records import HistoryEntry, JobStatus
 from pipeline.settings import Settings
-from pipeline.states import Event, JobState
+from pipeline.states import BatchState, Event, JobState
 from tasks.stores import ConfirmedStores, count_up
 from tests.support import cli, planting
 from tests.support.operators import ANN
@@ -35,10 +35,12 @@ from tests.support.repository import Repository
 from tests.support.stores import with_record
 from zkstate import codec, paths
 from zkstate.care import audit, copy, deployment
+from zkstate.care.quarantine import quarantine
 from zkstate.connection.session import Session
 from zkstate.fleet import counters, holds
 from zkstate.fleet.holds import Hold
-from zkstate.record import batches
+from zkstate.record import batches, jobs
+from zkstate.record.journal import Stamp
 
 if TYPE_CHECKING:
     from tests.servers import postgresql
@@ -188,6 +190,82 @@ def test_nodes_of_others_inside_the_folders_of_the_record_are_neither_copied_nor
     assert node[0] == b"theirs"
     assert b"theirs" not in (tmp_path / "backup" / "record.jsonl").read_bytes()
     assert session.children("/batches") == ["bid0000000001"]
+
+
+DAMAGE = b"\xff{"
+OF_JOB = ("bid", "configuration", "identifiers", "status", "priority", "space_needed", "history")
+OF_BATCH = ("submission", "status", "history")
+
+
+@pytest.fixture
+def restored(session: Session, settings: Settings, tmp_path: Path) -> Callable[..., None]:
+    """Damages znodes, makes a backup of the record, and restores it."""
+    initialize(Site(settings, session))
+
+    def restore_damaged(*damaged: str) -> None:
+        for path in damaged:
+            session.zk.set(path, DAMAGE)
+        back_up(Site(settings, session), tmp_path / "backup")
+        restore(Site(settings, session), tmp_path / "backup", replace=True)
+
+    return restore_damaged
+
+
+@pytest.mark.parametrize("state", [JobState.DOWNLOADING, JobState.FAILED])
+@pytest.mark.parametrize("node", OF_JOB)
+def test_a_job_with_a_damaged_znode_is_restored_as_it_was_and_can_be_repaired(
+    session: Session, settings: Settings, restored: Callable[..., None], node: str, state: JobState
+) -> None:
+    job = planting.job_in(session, state)
+    whole = planting.job_in(session, state)
+
+    restored(f"{paths.job(job.jid)}/{node}")
+
+    stored = session.find(f"{paths.job(job.jid)}/{node}")
+    assert stored is not None
+    assert stored[0] == DAMAGE
+    quarantine(session, job.jid, settings.working, Stamp(by="ann@here"))
+    assert jobs.load(session, job.jid).status.status is state
+    assert jobs.load(session, whole.jid).status == whole.status
+    assert audit.audit(session) == ()
+
+
+def test_a_job_without_a_readable_status_and_history_is_restored_as_a_failed_one(
+    session: Session, settings: Settings, restored: Callable[..., None]
+) -> None:
+    job = planting.job_in(session, JobState.DOWNLOADING)
+
+    session.zk.delete(paths.job_status(job.jid))
+    restored(paths.history(job.jid))
+
+    quarantine(session, job.jid, settings.working, Stamp(by="ann@here"))
+    assert jobs.load(session, job.jid).status.status is JobState.FAILED
+    assert audit.audit(session) == ()
+
+
+@pytest.mark.parametrize("state", [BatchState.PENDING, BatchState.PROCESSING])
+@pytest.mark.parametrize("node", OF_BATCH)
+def test_a_batch_with_a_damaged_znode_is_restored_as_it_was_and_can_be_repaired(
+    session: Session, settings: Settings, restored: Callable[..., None], node: str, state: BatchState
+) -> None:
+    batch = planting.batch_in(session, state)
+
+    restored(f"{paths.batch(batch.bid)}/{node}")
+
+    quarantine(session, batch.bid, settings.working, Stamp(by="ann@here"))
+    assert batches.load(session, batch.bid).status.status is state
+    assert audit.audit(session) == ()
+
+
+def test_a_damaged_key_of_a_submission_keeps_no_record_from_being_restored(
+    session: Session, restored: Callable[..., None]
+) -> None:
+    job = planting.one_job(session)
+    session.ensure_node(paths.submission_key("once"))
+
+    restored(paths.submission_key("once"))
+
+    assert jobs.load(session, job.jid).status == job.status
 
 
 def test_numbers_continue_beyond_what_the_inventory_knows(

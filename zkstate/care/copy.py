@@ -11,22 +11,25 @@ is repeated from the beginning.
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from typing import TypeVar
 
 from kazoo.exceptions import NoNodeError, NotEmptyError
 
 from pipeline.backup_files import NodeCopy, RecordEntry
 from pipeline.deployment import Deployment
 from pipeline.errors import UsageRefused
-from pipeline.records import BatchStatus, HistoryEntry, JobStatus
+from pipeline.records import DEFAULT_PRIORITY, BatchHistoryEntry, BatchStatus, HistoryEntry, JobStatus
 from pipeline.states import BATCH, JOB, BatchState, Bucket, Event, JobState, Room, bucket
 from zkstate import codec, paths
 from zkstate.connection import locks
 from zkstate.connection.session import Session
 from zkstate.connection.transaction import TRANSACTION_LIMIT, Create, Operation, Put, commit, size_of, token
-from zkstate.errors import Busy, Missing
+from zkstate.errors import Busy, Corrupt, Missing
 from zkstate.fleet import counters
 from zkstate.record import batches
 from zkstate.record.node import Parts, read_parts
+
+T = TypeVar("T")
 
 PAGE = 100
 """Jobs whose nodes are requested at once: some 700 answers of a few kilobytes."""
@@ -83,10 +86,19 @@ def _batch(session: Session, bid: str) -> Iterator[RecordEntry]:
 
 
 def _is_gone(session: Session, bid: str) -> bool:
-    status = session.find(paths.batch_status(bid))
-    if status is None:
+    node = session.find(paths.batch_status(bid))
+    if node is None:
         return True
-    return codec.decode(BatchStatus, status[0], paths.batch_status(bid)).status is BatchState.DELETED
+    status = _readable(BatchStatus, node[0])
+    return status is not None and status.status is BatchState.DELETED
+
+
+def _readable(kind: type[T], data: bytes | None) -> T | None:
+    """The content; None of a node that is missing or damaged, which is copied as it is."""
+    try:
+        return None if data is None else codec.decode(kind, data, "")
+    except Corrupt:
+        return None
 
 
 def _batch_with_jobs(session: Session, bid: str) -> tuple[RecordEntry, list[str], list[str]] | None:
@@ -96,7 +108,7 @@ def _batch_with_jobs(session: Session, bid: str) -> tuple[RecordEntry, list[str]
         before = session.find(paths.batch_status(bid))
         if before is None:
             return None
-        status = codec.decode(BatchStatus, before[0], paths.batch_status(bid))
+        status = _readable(BatchStatus, before[0])
         answers = session.get_many([f"{path}/{name}" for name in BATCH_NODES])
         nodes = [*_copies(session, path, BATCH_NODES, answers), *_children(session, path, "report-parts")]
         # unended jobs first and last: a job that ends, or is resumed, is in one of the listings
@@ -106,7 +118,8 @@ def _batch_with_jobs(session: Session, bid: str) -> tuple[RecordEntry, list[str]
         every = unended.union(*ended.values())
         after = session.exists(paths.batch_status(bid))
         unchanged = after is not None and after.mzxid == before[1].mzxid
-        if unchanged and (len(every) == status.created or status.status is BatchState.DELETED):
+        is_whole = status is None or len(every) == status.created or status.status is BatchState.DELETED
+        if unchanged and is_whole:
             return RecordEntry(batch=bid, nodes=tuple(nodes)), sorted(every - deleted), sorted(deleted)
     raise Busy(f"{bid} kept changing while it was read; try again")
 
@@ -124,7 +137,9 @@ def _jobs(session: Session, bid: str, jids: Sequence[str]) -> Iterator[RecordEnt
         after = session.exists_many([paths.job_status(jid) for jid in left])
         changed = []
         for jid, nodes, first, last in zip(left, read, before, after, strict=True):
-            if last is None:
+            if first is None and last is None:  # deleted, or without its status
+                yield RecordEntry(batch=bid, job=jid, nodes=tuple(nodes))
+            elif last is None:
                 yield RecordEntry(batch=bid, job=jid)
             elif first is not None and first.mzxid == last.mzxid:
                 yield RecordEntry(batch=bid, job=jid, nodes=tuple(nodes))
@@ -248,7 +263,7 @@ def write_record(
         elif _is_owned(entry, jobs):
             _write_single(session, writer, entry)
     for entry in keys:
-        if entry.data[""].decode() in batches:
+        if entry.data[""].decode(errors="replace") in batches:
             _write_single(session, writer, entry)
     writer.flush()
     commit(session, [Put(paths.SPACE, codec.encode_int(reserved))])
@@ -280,14 +295,22 @@ def _write_batch(writer: _Writer, entry: RecordEntry) -> None:
     bid = entry.batch
     for create in _tree(paths.batch(bid), entry):
         writer.add(create)
-    status = codec.decode(BatchStatus, entry.data["status"], paths.batch_status(bid))
-    facts = BATCH.facts[status.status]
+    facts = BATCH.facts[_batch_state(entry)]
     if facts.split:
         writer.add(Create(paths.buckets(bid)))
         for name in Bucket:
             writer.add(Create(paths.bucket(bid, name)))
     if facts.open:
         writer.add(Create(paths.open_batch(bid)))
+
+
+def _batch_state(entry: RecordEntry) -> BatchState:
+    """If the status is damaged, that of the history, and without both as if jobs were at work."""
+    status = _readable(BatchStatus, entry.data.get("status"))
+    if status is not None:
+        return status.status
+    history = _readable(tuple[BatchHistoryEntry, ...], entry.data.get("history"))
+    return history[-1].state if history else BatchState.PROCESSING
 
 
 def _write_job(writer: _Writer, entry: RecordEntry) -> int:
@@ -298,27 +321,46 @@ def _write_job(writer: _Writer, entry: RecordEntry) -> int:
         return 0
     for create in _tree(paths.job(jid), entry):
         writer.add(create)
-    status = codec.decode(JobStatus, entry.data["status"], paths.job_status(jid))
+    status = _job_status(entry)
     writer.add(Create(paths.batch_entry(entry.batch, bucket(status.status), jid)))
     # a completed job is cleaned up again, which is harmless
     writer.add(Create(paths.queue_entry(status.status, status.priority, jid)))
     if status.waits_for and status.waits_for.listed:
         writer.add(Create(paths.waiting(jid)))
-    reserved = codec.decode_int(entry.data["space_needed"], paths.space_needed(jid))
-    if not _holds_space(status, entry):
+    reserved = _readable(int, entry.data.get("space_needed"))
+    if reserved is None or not _holds_space(status, entry):
         return 0
     writer.add(Create(paths.reservation(jid), codec.encode_int(reserved)))
     return reserved
 
 
+def _job_status(entry: RecordEntry) -> JobStatus:
+    """If it is damaged, the place of the job is that of its history, and without both that of a failure."""
+    status = _readable(JobStatus, entry.data.get("status"))
+    if status is not None:
+        return status
+    history = _readable(tuple[HistoryEntry, ...], entry.data.get("history"))
+    priority = _readable(int, entry.data.get("priority"))
+    return JobStatus(
+        status=history[-1].state if history else JobState.FAILED,
+        priority=priority if priority in range(100) else DEFAULT_PRIORITY,
+    )
+
+
 def _holds_space(status: JobStatus, entry: RecordEntry) -> bool:
-    """Whether the job had a reservation: in a working state, or after a failure that kept the reservation."""
+    """Whether the job had a reservation: in a working state, or after a failure that kept the reservation.
+
+    If a part of its history is damaged, it may have had one.
+    """
     if status.status is not JobState.FAILED:
         return JOB.facts[status.status].holds_space
-    path = paths.history(entry.job)
     lists = [data for name, data in entry.data.items() if name.split("/")[0] == "history"]
-    history = [past for data in lists for past in codec.decode(tuple[HistoryEntry, ...], data, path)]
-    provisioned = any(past.event is Event.SUCCEED and past.state is JobState.DOWNLOADING for past in history)
+    parts = [_readable(tuple[HistoryEntry, ...], data) for data in lists]
+    provisioned = any(
+        part is None
+        or any(past.event is Event.SUCCEED and past.state is JobState.DOWNLOADING for past in part)
+        for part in parts
+    )
     return status.room is Room.KEPT and provisioned
 
 
