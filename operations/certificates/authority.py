@@ -19,7 +19,7 @@ from ipaddress import ip_address
 from pathlib import Path
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -129,7 +129,7 @@ def read_issued(path: Path) -> Issued | None:
         data = path.read_bytes()
         key = serialization.load_pem_private_key(data, password=None)
         certificate = x509.load_pem_x509_certificate(data)
-    except (FileNotFoundError, ValueError):
+    except (FileNotFoundError, ValueError, TypeError, UnsupportedAlgorithm):  # TypeError: key with a password
         return None
     if not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != certificate.public_key():
         return None
@@ -151,7 +151,10 @@ def _is_usable(path: Path, names: Sequence[str], signers: Sequence[Issued], now:
     own = read_issued(path)
     if own is None or _is_old(own.certificate, now) or not _is_valid(own.certificate, now):
         return False
-    stated = own.certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    try:
+        stated = own.certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except (ValueError, x509.ExtensionNotFound, x509.DuplicateExtension):  # by another program
+        return False
     return stated == _names(names) and any(_signed(own.certificate, one.certificate) for one in signers)
 
 

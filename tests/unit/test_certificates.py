@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
 from operations.certificates import authority
 from operations.certificates.authority import Lifetimes
@@ -199,3 +202,23 @@ def test_a_damaged_file_and_other_names_are_replaced(tmp_path: Path) -> None:
     names = {**SERVERS, "zookeeper": ("zk-1", "zk-2")}
 
     assert authority.renew(tmp_path, names) == ["zookeeper/server.pem", "redis/server.pem"]
+
+
+def test_a_certificate_without_names_and_a_key_with_a_password_are_replaced(tmp_path: Path) -> None:
+    authority.renew(tmp_path, SERVERS)
+    key, now = ec.generate_private_key(ec.SECP256R1()), datetime.now(UTC)
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "redis")])
+    own = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now)
+        .not_valid_after(now + timedelta(days=365))
+        .sign(key, hashes.SHA256())
+    )
+    secret = serialization.BestAvailableEncryption(b"a password")
+    pem, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+    for server, encryption in ("redis", serialization.NoEncryption()), ("zookeeper", secret):
+        data = key.private_bytes(pem, form, encryption) + own.public_bytes(pem)
+        (tmp_path / server / "server.pem").write_bytes(data)
+
+    assert authority.renew(tmp_path, SERVERS) == ["zookeeper/server.pem", "redis/server.pem"]
+    assert verified(tmp_path)
