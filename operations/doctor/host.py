@@ -10,6 +10,7 @@ import resource
 import shutil
 import statistics
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from importlib import metadata
@@ -109,9 +110,9 @@ def folder(settings: Settings, path: Path, use: Path) -> Iterator[Line]:
     owner, own = place.stat().st_uid, os.geteuid()
     step = f"run this and the fleet as one user, or: chown -R USER {path} {STORAGE}"
     yield line("owner", f"user {owner} owns {place}, and user {own} runs this", step, warn=owner != own)
-    trial = place / f".arkline-doctor-{os.getpid()}"
     try:
-        trial.mkdir()
+        # its name is new: one with the process id, which containers have again, may be left of a killed probe
+        trial = Path(tempfile.mkdtemp(prefix=".arkline-doctor-", dir=place))
         try:
             (trial / "from").mkdir()
             (trial / "from" / "file").touch()

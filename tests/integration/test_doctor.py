@@ -249,6 +249,15 @@ def test_a_folder_of_another_user_is_a_warning_and_nothing_is_left_in_it(setting
     assert list(settings.working.iterdir()) == []
 
 
+def test_what_a_killed_probe_left_in_a_folder_is_no_fault_of_the_folder(settings: Settings) -> None:
+    (settings.working / f".arkline-doctor-{os.getpid()}").mkdir(parents=True)
+
+    own = by_name(host.folder(settings, settings.working, settings.working))
+
+    assert {own[name].verdict for name in ("rename", "fsync")} == {Verdict.OK}
+    assert "writing" not in own
+
+
 @pytest.mark.parametrize(
     ("mounted", "noted"),
     [(fleet.mounted, "/space/marked"), (fleet.uploads_mounted, "/space/uploads-marked")],
