@@ -62,7 +62,7 @@ def of_custody(custody: Custody) -> int:
 def of_fixity(run: FixityRun) -> int:
     if run.damaged:
         return BROKEN_CUSTODY
-    if run.unreadable:
+    if run.unreadable or run.problem:
         return UNREACHABLE
     return 0 if run.complete else INTERRUPTED
 

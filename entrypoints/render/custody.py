@@ -310,7 +310,9 @@ def checked(outcome: FixityCheck | Unreadable) -> None:
 
 
 def fixity_summary(run: FixityRun) -> None:
-    if not run.complete:
+    if run.problem:
+        screen.note(f"{run.problem}: the next check continues", "yellow")
+    elif not run.complete:
         screen.note("interrupted: the next check continues")
     elif not run.checked and not run.unreadable:
         screen.say("Nothing is due.")

@@ -34,6 +34,7 @@ from pipeline.steps.context import open_clients
 from tasks.stores import expected_of
 from zkstate.care import audit, deployment
 from zkstate.connection.locks import exclusive
+from zkstate.errors import Unreachable
 from zkstate.fleet import holds, notes
 from zkstate.fleet.notes import LastAudit
 from zkstate.queue import listings
@@ -110,11 +111,16 @@ def check(  # noqa: PLR0913 - the options of one verb
         if repair
         else nullcontext()
     )
-    with alone:
-        one.compare()
-    view = one.view()
-    if view.complete and not view.unreachable and scope is not Scope.RECORD:
-        notes.AUDIT.publish(site.session, LastAudit(at=now(), findings=view.left))
+    try:
+        with alone:
+            one.compare()
+        view = one.view()
+        if view.complete and not view.unreachable and scope is not Scope.RECORD:
+            notes.AUDIT.publish(site.session, LastAudit(at=now(), findings=view.left))
+    except Unreachable as away:  # what was compared and repaired before is told nevertheless
+        if not one.comparing:
+            raise
+        return one.view().model_copy(update={"unreachable": str(away)})
     return view
 
 
@@ -136,6 +142,8 @@ class _Check:
     _complete: bool = True
     _unreachable: str = ""
     _began: bool = False
+    comparing: bool = False
+    """Whether the stores are being compared: the record was read."""
 
     def view(self) -> CheckView:
         return CheckView(
@@ -166,6 +174,7 @@ class _Check:
         for finding in audit.audit(session):
             gap = StoreProblem.INCONSISTENT
             self._take(Comparison(Difference(gap=gap, path=finding.path, reason=finding.problem)))
+        self.comparing = True
         try:
             for comparison in self._comparisons():
                 self._take(comparison)

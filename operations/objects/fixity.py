@@ -21,7 +21,7 @@ from pipeline.inventory import fixity
 from pipeline.inventory.base import InventoryObject, PreservationEvent
 from pipeline.inventory.fixity import AskedProof, FixityCheck, ScheduleCounts
 from pipeline.inventory.sql import SqlInventory
-from pipeline.outcome import AttemptOver
+from pipeline.outcome import AttemptOver, StepFailed
 from pipeline.preservation.custody import Custody
 from pipeline.preservation.fixity import LEAD, Pace, Unreadable, periods
 from pipeline.principal import Principal, Role
@@ -32,7 +32,7 @@ from pipeline.steps.context import open_clients
 from tasks.scheduled.fixity import LOCK, conclude, schedule_of
 from tasks.stores import expected_of
 from zkstate.connection.locks import exclusive
-from zkstate.errors import Missing
+from zkstate.errors import Missing, Unreachable
 
 REPORTED = 100
 """Maximum number of damaged objects in a report."""
@@ -58,6 +58,8 @@ class FixityRun:
     unreadable: tuple[Unreadable, ...]
     complete: bool
     """False if it was interrupted; the next check continues."""
+    problem: str = ""
+    """Why the reading ended, or its sums were not noted: the record or the inventory went away."""
 
     @property
     def damaged(self) -> tuple[FixityCheck, ...]:
@@ -95,6 +97,7 @@ def check_fixity(
     schedule = schedule_of(clients, f"arkline {principal.name}")
     checked: list[FixityCheck] = []
     unreadable: list[Unreadable] = []
+    complete, problem = False, ""
     pace = Pace(site.settings.fixity_rate, stopped=stopped)
 
     def check_if_asked() -> None:
@@ -112,10 +115,15 @@ def check_fixity(
             for outcome in outcomes:
                 on_check(outcome)
                 checked.append(outcome) if isinstance(outcome, FixityCheck) else unreadable.append(outcome)
+            complete = not stopped()
             conclude(site.session, schedule, clients, now(), (*checked, *unreadable))
     except AttemptOver:
         return FixityRun((), (), complete=False)
-    return FixityRun(tuple(checked), tuple(unreadable), complete=not stopped())
+    except (StepFailed, Unreachable) as away:
+        if not (checked or unreadable):
+            raise
+        problem = str(away)  # hours of reading are told nevertheless
+    return FixityRun(tuple(checked), tuple(unreadable), complete, problem)
 
 
 class ProofState(StrEnum):

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
+from entrypoints.cli import exit_codes
 from operations.checks.check import CheckView, check
 from operations.checks.deployment import initialize
 from operations.checks.differences import StoreProblem
@@ -24,12 +25,13 @@ from pipeline.settings import Settings
 from pipeline.states import JobState
 from pipeline.storage.ocfl import objects, reading
 from pipeline.storage.ocfl.objects import StoredObject
+from tests.servers.proxy import Proxy
 from tests.support import cli, planting
 from tests.support.operators import ANN
 from tests.support.repository import Repository
 from tests.support.stores import STORES, Store, with_record
 from zkstate import paths
-from zkstate.connection.session import Session
+from zkstate.connection.session import Session, connect
 from zkstate.errors import Corrupt
 from zkstate.fleet import counters, holds
 from zkstate.record import batches, jobs, space
@@ -477,6 +479,27 @@ def test_a_storage_that_goes_away_during_the_search_is_no_lost_object(
 
     assert "mount its disk" in view.unreachable
     assert view.counts == {}
+
+
+def test_a_check_tells_what_it_compared_before_zookeeper_went_away(
+    on_disk: Store, zookeeper_proxy: Proxy
+) -> None:
+    deposited(on_disk, 1)
+    ark = deposited(on_disk, 2)
+    remove(on_disk, ark)
+    settings = on_disk.repository.settings.model_copy(update={"zk_hosts": zookeeper_proxy.hosts})
+
+    def lose_zookeeper(compared: float, _: int) -> None:
+        if compared == 3:
+            zookeeper_proxy.refuse()
+
+    with connect(settings, answer_timeout=1) as shaky:
+        view = check(Site(settings, shaky), ANN, run=Run(lose_zookeeper))
+        zookeeper_proxy.accept()
+
+    assert [(one.gap, one.ark) for one in view.differences] == [(StoreProblem.NOT_STORED, ark)]
+    assert "does not answer" in view.unreachable
+    assert exit_codes.of_check(view) == exit_codes.BROKEN_CUSTODY
 
 
 def test_damaged_counters_and_a_damaged_sum_of_reservations_are_written_again(

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
+from entrypoints.cli import exit_codes
 from operations.fleet.health import Health, overview
+from operations.objects.fixity import check_fixity
 from operations.reasons import Reason
 from operations.site import Site
 from pipeline.errors import Action
@@ -17,6 +19,7 @@ from pipeline.settings import Settings
 from tasks.app import make_context
 from tasks.scheduled import fixity
 from tasks.worker_context import WorkerContext
+from tests.servers.proxy import Proxy
 from tests.support.cli import arkline
 from tests.support.fleet import set_variables
 from tests.support.operators import ANN
@@ -24,7 +27,7 @@ from tests.support.outbox import letters
 from tests.support.repository import Repository
 from tests.support.stores import STORES, Store, flip, with_record
 from zkstate.connection.locks import single_flight
-from zkstate.connection.session import Session
+from zkstate.connection.session import Session, connect
 from zkstate.fleet import notes
 
 CONTENT = "v1/content/producer/a.txt"
@@ -144,7 +147,12 @@ def test_the_command_reads_what_is_due_and_finds_a_bit_that_flipped(session: Ses
 
     assert {check["ark"]: len(check["damaged"]) for check in run["checked"]} == {good: 0, bad: 1}
     assert notes.fixity(session).damaged == 1
-    assert answer("fixity", "check") == {"checked": [], "unreadable": [], "complete": True}
+    assert answer("fixity", "check") == {
+        "checked": [],
+        "unreadable": [],
+        "complete": True,
+        "problem": "",
+    }
 
 
 def test_the_command_reads_all_objects_or_the_named_ones(session: Session, store: Store) -> None:
@@ -156,6 +164,25 @@ def test_the_command_reads_all_objects_or_the_named_ones(session: Session, store
     assert {check["ark"] for check in everything["checked"]} == {first, second}
     assert [check["ark"] for check in named["checked"]] == [second]
     assert notes.fixity(session).objects == 2
+
+
+@pytest.mark.parametrize("store", ["disk"], indirect=True)
+def test_a_check_whose_zookeeper_goes_away_tells_what_it_read(store: Store, zookeeper_proxy: Proxy) -> None:
+    bad = stored(store)
+    store.change(bad, CONTENT, flip)
+    settings = store.repository.settings.model_copy(update={"zk_hosts": zookeeper_proxy.hosts})
+
+    def lose_zookeeper(_: object) -> None:
+        zookeeper_proxy.refuse()
+
+    with connect(settings, answer_timeout=1) as shaky:
+        run = check_fixity(Site(settings, shaky), ANN, (), every=True, on_check=lose_zookeeper)
+        zookeeper_proxy.accept()
+
+    assert [check.ark for check in run.damaged] == [bad]
+    assert run.complete
+    assert "does not answer" in run.problem
+    assert exit_codes.of_fixity(run) == exit_codes.BROKEN_CUSTODY
 
 
 def test_an_overdue_object_is_a_problem_until_it_is_read(session: Session, store: Store) -> None:
