@@ -240,8 +240,12 @@ def _clean_up_jobs(context: WorkerContext, session: Session, clock: ServerClock)
     hosts.remove_unused(session, clock)
     device_logins.remove_old(session, clock.now_ms())
     for folder in orphans(session, context.settings.working):
-        remove_folder(folder)
-        log().warning("removed an orphan folder", folder=str(folder))
+        try:
+            remove_folder(folder)
+        except OSError as error:  # a mount, or on NFS a file that a process has open: the others do not wait
+            log().error("orphan folder not removed", folder=str(folder), error=str(error))
+        else:
+            log().warning("removed an orphan folder", folder=str(folder))
 
 
 def _clean_up_batches(context: WorkerContext, session: Session, clock: ServerClock) -> None:

@@ -206,6 +206,22 @@ def test_scheduled_work_removes_the_folder_that_a_crash_left_of_a_completed_job(
     context.drop_session()
 
 
+def test_a_folder_that_cannot_be_removed_keeps_no_other_from_being_removed(
+    session: Session, settings: Settings
+) -> None:
+    context = make_context(settings)
+    bid, jids = completed_batch(session, 3)
+    batch, elsewhere = settings.working / bid, settings.home / "elsewhere"
+    for folder in (elsewhere, batch / jids[0], batch / jids[2]):
+        folder.mkdir(parents=True)
+    (batch / jids[1]).symlink_to(elsewhere)
+
+    beat.WORK["clean_up_jobs"](context, session, later(session, 0))
+
+    assert [path.name for path in batch.iterdir()] == [jids[1]]
+    context.drop_session()
+
+
 def test_an_operator_and_scheduled_work_may_remove_one_batch_at_the_same_moment(
     session: Session, settings: Settings
 ) -> None:
