@@ -158,13 +158,27 @@ def _failed(site: Site, _: Principal) -> list[Any]:
 def _ends(folder: Path) -> Iterator[tuple[str, tuple[str, bool]]]:
     """The newest logs: name, last lines, and whether these are all; none where the supervisor keeps them."""
     files = [path for path in folder.glob("*.log*") if path.is_file() and not path.is_symlink()]
-    for path in sorted(files, key=lambda path: path.stat().st_mtime)[-LOGS:]:
-        with path.open("rb") as file:
-            size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - LOG))
-            data = file.read(LOG)
-        whole = size <= LOG  # a line that is cut may have the end of a secret, which no form betrays
-        yield path.name, ((data if whole else data.partition(b"\n")[2]).decode(errors="replace"), whole)
+    for path in sorted(files, key=_written)[-LOGS:]:
+        try:
+            yield path.name, _end(path)
+        except OSError as error:  # another user's, or rotated away
+            yield path.name, (f"cannot be read: {error.strerror}", False)
+
+
+def _written(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def _end(path: Path) -> tuple[str, bool]:
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - LOG))
+        data = file.read(LOG)
+    whole = size <= LOG  # a line that is cut may have the end of a secret, which no form betrays
+    return (data if whole else data.partition(b"\n")[2]).decode(errors="replace"), whole
 
 
 def _pack(file: Path, members: Mapping[str, bytes]) -> None:

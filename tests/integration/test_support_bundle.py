@@ -2,8 +2,12 @@
 
 import base64
 import json
+import os
 import tarfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from urllib.parse import quote
 
 import pytest
@@ -20,6 +24,8 @@ from tests.support.all_settings import FIELDS
 from tests.support.fleet import set_variables
 from tests.support.operators import ANN
 from zkstate.connection.session import Session, connect
+
+NOBODY = 65534
 
 PASSWORDS = {
     name: f'pw/{number}@{name}#ü"&x'
@@ -169,6 +175,32 @@ def test_the_bundle_has_the_end_of_a_long_log_and_no_part_of_a_line(alone: Setti
     assert sum(name.startswith("log/") for name in whole) == bundle.LOGS
     assert {len(line) for line in kept} <= {len("line 000000000")}
     assert sum(len(text) for text in whole.values()) < bundle.LOGS * bundle.LOG + 10 * bundle.MEMBER
+
+
+@contextmanager
+def as_nobody() -> Iterator[None]:
+    """Whoever runs the tests, without the rights of root."""
+    own = os.geteuid()
+    os.seteuid(own or NOBODY)
+    try:
+        yield
+    finally:
+        os.seteuid(own)
+
+
+def test_a_log_that_cannot_be_read_says_why_and_the_others_are_complete(alone: Settings) -> None:
+    with TemporaryDirectory() as folder, examination.opened(alone) as site:
+        logs = Path(folder)
+        logs.chmod(0o777)
+        (logs / "web.log").write_text("one line\n")
+        (logs / "root.log").touch(0o000)
+        with as_nobody():
+            view = bundle.write(alone, ANN, site, logs, logs)
+        whole = texts(view.file)
+
+    assert whole["log/web.log"] == "one line\n"
+    assert whole["log/root.log"] == "cannot be read: Permission denied"
+    assert view.shortened == ("log/root.log",)
 
 
 def test_the_words_of_a_login_and_the_values_of_settings_stay(
