@@ -81,9 +81,13 @@ def opened(settings: Settings) -> Iterator[Site | ArklineError]:
         return
     with session:
         place = f"the record {session.hosts}{session.root}"
-        empty = ArklineError(f"{place} has no deployment id: no worker has started yet")
-        has_id = deployment.read(session) is not None
-        yield Site(settings, session) if has_id else empty.with_remedies(Remedy(Action.INITIALIZE))
+        fault = ArklineError(f"{place} has no deployment id: no worker has started yet")
+        fault = fault.with_remedies(Remedy(Action.INITIALIZE))
+        try:
+            has_id = deployment.read(session) is not None
+        except ArklineError as error:  # damaged, closed to this user, or gone since
+            has_id, fault = False, error
+        yield Site(settings, session) if has_id else fault
 
 
 def examine(settings: Settings, principal: Principal, site: Site | ArklineError) -> Examination:

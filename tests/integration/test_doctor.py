@@ -37,6 +37,7 @@ from tests.support.cli import run
 from tests.support.fleet import fleet as running_fleet
 from tests.support.operators import ANN
 from tests.support.polling import eventually
+from zkstate import paths
 from zkstate.connection.session import Session, connect
 from zkstate.fleet import holds, notes, scheduled
 from zkstate.fleet.holds import Hold
@@ -308,6 +309,26 @@ def test_a_record_without_an_id_is_a_fault_and_nothing_is_created(settings: Sett
     with connect(settings, create=False) as session:
         assert session.zk.exists("/") is None
     assert not settings.storage.exists()
+
+
+@pytest.mark.parametrize("why", ["damaged", "closed"])
+def test_a_record_that_cannot_be_read_is_a_fault_and_hides_no_other_line(
+    settings: Settings, why: str
+) -> None:
+    own = settings.model_copy(update={"zk_user": "arkline", "zk_password": SecretStr("theirs")})
+    with connect(own) as session:
+        initialize(Site(own, session))
+        if why == "damaged":
+            session.zk.set(paths.DEPLOYMENT, b"\xff{")
+    mistyped = own.model_copy(update={"zk_password": SecretStr("mistyped")})
+
+    lines = {(one.area, one.name): one for one in examined(own if why == "damaged" else mistyped).lines}
+
+    assert lines["zookeeper", "session"].verdict is Verdict.FAULT
+    assert ("znode /deployment" if why == "damaged" else "refuses this user") in lines[
+        "zookeeper", "session"
+    ].fact
+    assert lines["redis", "maxmemory-policy"].verdict is Verdict.OK
 
 
 def test_stores_that_share_an_id_are_ok(site: Site) -> None:
