@@ -44,6 +44,8 @@ from zkstate.fleet.holds import Hold
 CAUSES = 500
 """Maximum number of failure causes in an answer: a deposit may name, and fail by, any number of hosts."""
 
+PRIORITY_DIGITS = 2
+
 _HELD = "({0} = 'held' OR ({0} = 'pending' AND collection IN (SELECT collection FROM hold))) AS held"
 _BY_PRIORITY = frozenset(JOB.where(lambda facts: not facts.ended))
 """States whose jobs are listed in queue order; jobs in other states are listed newest first."""
@@ -411,7 +413,7 @@ def _ark(text: str) -> str:
 
 def _read_cursor(after: str, by_priority: bool) -> tuple[int, str]:
     priority, dash, jid = after.partition("-") if by_priority else ("0", "-", after)
-    if not dash or not priority.isdecimal() or not jid.startswith("jid"):
+    if not dash or not priority.isdecimal() or len(priority) > PRIORITY_DIGITS or not jid.startswith("jid"):
         raise _no_cursor(after)
     return int(priority), jid
 

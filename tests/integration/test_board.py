@@ -163,6 +163,8 @@ def test_pages_follow_each_other_without_gaps(session: Session, filled: Callable
 def test_a_foreign_cursor_is_refused(board: Board) -> None:
     with pytest.raises(UsageRefused, match="is not a cursor of this list"):
         board.jobs(EVERYTHING, JobSearch(), 3, "x'; DROP TABLE job")
+    with pytest.raises(UsageRefused, match="is not a cursor of this list"):
+        board.jobs(EVERYTHING, JobSearch(state=JobState.PENDING), 3, f"{1 << 64}-jid0000000001")
 
 
 def test_jobs_are_searched_by_id_batch_and_name(session: Session, filled: Callable[[], Board]) -> None:
