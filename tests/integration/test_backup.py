@@ -25,7 +25,7 @@ from pipeline.inventory.sql import SqlInventory, open_inventory
 from pipeline.outcome import Service, ServiceDown
 from pipeline.records import HistoryEntry, JobStatus
 from pipeline.settings import Settings
-from pipeline.states import BatchState, Event, JobState
+from pipeline.states import BatchState, Bucket, Event, JobState
 from tasks.stores import ConfirmedStores, count_up
 from tests.support import cli, planting
 from tests.support.operators import ANN
@@ -254,6 +254,30 @@ def test_a_batch_with_a_damaged_znode_is_restored_as_it_was_and_can_be_repaired(
 
     quarantine(session, batch.bid, settings.working, Stamp(by="ann@here"))
     assert batches.load(session, batch.bid).status.status is state
+    assert audit.audit(session) == ()
+
+
+def test_a_batch_that_does_not_list_one_of_its_jobs_is_backed_up_with_it(
+    session: Session, restored: Callable[..., None]
+) -> None:
+    first, second = (planting.one_job(session) for _ in range(2))
+    session.zk.delete(paths.batch_entry(first.bid, Bucket.PROCESSING, first.jid))
+
+    restored()
+
+    assert [jobs.load(session, one.jid).status for one in (first, second)] == [first.status, second.status]
+    assert audit.audit(session) == ()
+
+
+def test_a_job_that_two_batches_list_is_restored_once(
+    session: Session, restored: Callable[..., None]
+) -> None:
+    first, second = (planting.one_job(session) for _ in range(2))
+    session.zk.create(paths.batch_entry(second.bid, Bucket.PROCESSING, first.jid))
+
+    restored()
+
+    assert jobs.load(session, first.jid).status == first.status
     assert audit.audit(session) == ()
 
 
