@@ -31,7 +31,7 @@ from zkstate import paths
 from zkstate.connection.session import Session
 from zkstate.fleet import holds, hosts, notes, outages
 from zkstate.fleet.holds import Hold
-from zkstate.queue import fairness
+from zkstate.queue import fairness, queue
 from zkstate.record import journal
 from zkstate.record.journal import JournalAction, Stamp
 
@@ -176,6 +176,19 @@ def test_damaged_nodes_of_the_fleet_spoil_no_list(readers: Readers, damage: Dama
         damage(path)
 
     assert faults(readers) == {}
+
+
+@pytest.mark.parametrize("data", [DAMAGE, b"", b"a/b"])
+@pytest.mark.parametrize("state", [JobState.DOWNLOADING, JobState.PENDING])
+def test_a_job_that_names_no_batch_keeps_no_job_of_two_collections_from_starting(
+    session: Session, damage: Damage, state: JobState, data: bytes
+) -> None:
+    broken = planting.job_in(session, state)
+    _, (whole,) = planting.split_batch_of(session, {"profile_name": "other"})
+    damage(paths.job_bid(broken.jid))
+    session.zk.set(paths.job_bid(broken.jid), data)
+
+    assert whole in {ticket.id for ticket in queue.feed(session, 10).tickets}
 
 
 def test_an_unreadable_hold_holds_until_somebody_ends_it(session: Session, damage: Damage) -> None:

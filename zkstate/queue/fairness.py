@@ -135,10 +135,11 @@ def at_work(session: Session) -> Load:
 
 
 def of_jobs(session: Session, jids: Sequence[str]) -> dict[str, Party]:
-    """JID -> its party, in the given order; skips jobs that were removed meanwhile."""
+    """JID -> its party, in the given order; skips jobs that were removed, or whose batch cannot be read."""
     nodes = session.get_many([paths.job_bid(jid) for jid in jids])
-    bids = {jid: node[0].decode() for jid, node in zip(jids, nodes, strict=True) if node is not None}
-    known = of_batches(session, sorted(set(bids.values())))
+    named = zip(jids, nodes, strict=True)
+    bids = {jid: node[0].decode(errors="replace") for jid, node in named if node is not None}
+    known = of_batches(session, paths.owned(paths.BATCHES, set(bids.values())))
     return {jid: known[bid] for jid, bid in bids.items() if bid in known}
 
 
