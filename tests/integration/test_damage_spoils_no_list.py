@@ -20,7 +20,7 @@ from operations.why.why import why
 from pipeline.outcome import Service, ServiceDown
 from pipeline.records import Job
 from pipeline.settings import Settings
-from pipeline.states import JobState
+from pipeline.states import Event, JobState
 from tasks.app import make_context
 from tasks.scheduled.beat import WORK
 from tests.integration.test_sweep import later
@@ -32,7 +32,7 @@ from zkstate.connection.session import Session
 from zkstate.fleet import holds, hosts, notes, outages
 from zkstate.fleet.holds import Hold
 from zkstate.queue import fairness, queue
-from zkstate.record import journal
+from zkstate.record import batches, journal
 from zkstate.record.journal import JournalAction, Stamp
 
 DAMAGE = b"\xff{"
@@ -189,6 +189,22 @@ def test_a_job_that_names_no_batch_keeps_no_job_of_two_collections_from_starting
     session.zk.set(paths.job_bid(broken.jid), data)
 
     assert whole in {ticket.id for ticket in queue.feed(session, 10).tickets}
+
+
+def test_a_damaged_key_of_a_submission_keeps_no_batch_from_being_removed(
+    session: Session, settings: Settings, damage: Damage
+) -> None:
+    for key in ("once", "again"):
+        bid = batches.submit(session, planting.submission(idempotency_key=key))
+        held = planting.apply_batch_event(session, batches.load(session, bid), Event.HOLD)
+        planting.apply_batch_event(session, held, Event.DELETE)
+    damage(paths.submission_key("once"))
+    context = make_context(settings)
+
+    WORK["clean_up_batches"](context, session, later(session))
+
+    assert session.children(paths.BATCHES) == []
+    context.drop_session()
 
 
 def test_an_unreadable_hold_holds_until_somebody_ends_it(session: Session, damage: Damage) -> None:

@@ -91,7 +91,7 @@ def _own_nodes(session: Session, batch: Batch) -> list[str]:
     """The existing nodes of the batch itself, without its jobs; a key may belong to a later batch."""
     nodes = [*_trees(session, [paths.batch(batch.bid)]), paths.open_batch(batch.bid)]
     if key := batches.key_path(batch.submission):
-        nodes += [key] if (node := session.find(key)) and node[0].decode() == batch.bid else []
+        nodes += [key] if (node := session.find(key)) and node[0] == batch.bid.encode() else []
     return [node for node in nodes if session.exists(node) is not None]
 
 
