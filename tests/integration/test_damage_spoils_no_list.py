@@ -17,7 +17,7 @@ from operations.site import Site
 from operations.verbs.callbacks import owed_page
 from operations.verbs.holds import history
 from operations.why.why import why
-from pipeline.outcome import Service, ServiceDown
+from pipeline.outcome import Service, ServiceDown, WaitKind, WaitsFor
 from pipeline.records import Job
 from pipeline.settings import Settings
 from pipeline.states import Event, JobState
@@ -32,7 +32,7 @@ from zkstate.connection.session import Session
 from zkstate.fleet import holds, hosts, notes, outages
 from zkstate.fleet.holds import Hold
 from zkstate.queue import fairness, queue
-from zkstate.record import batches, journal
+from zkstate.record import batches, journal, record
 from zkstate.record.journal import JournalAction, Stamp
 
 DAMAGE = b"\xff{"
@@ -169,6 +169,20 @@ def test_damaged_jobs_and_batches_spoil_no_list(
     damage(paths.reservation(downloading_job(session, settings).jid))
 
     assert faults(readers) == {}
+
+
+def test_a_damaged_job_that_waits_spoils_no_scheduled_work(
+    session: Session, readers: Readers, damage: Damage
+) -> None:
+    waiting = planting.job_in(session, JobState.PROCESSING)
+    locked = record.acquire(session, waiting, record.ticket(waiting), "test")
+    record.hand_back(session, locked, "test", delay=600, waits_for=WaitsFor(kind=WaitKind.RETRY))
+    session.ensure_node(paths.waiting("jid9999999999"))
+    damage(paths.job_status(waiting.jid))
+
+    assert faults(readers) == {}
+
+    assert session.children(paths.WAITING) == [waiting.jid]
 
 
 def test_damaged_nodes_of_the_fleet_spoil_no_list(readers: Readers, damage: Damage) -> None:

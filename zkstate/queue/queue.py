@@ -75,10 +75,8 @@ def tidy_waiting(session: Session) -> list[str]:
     removed = []
     for jid, node in zip(jids, nodes, strict=True):
         delete = Delete(paths.waiting(jid), role=Role.SHARED)
-        if node is not None:
-            status = codec.decode(JobStatus, node[0], paths.job_status(jid))
-            if status.waits_for is not None and status.waits_for.listed:
-                continue
+        if node is not None and _may_wait(jid, node[0]):
+            continue
         fence = [Check(paths.job_status(jid), node[1].version)] if node is not None else []
         try:
             commit(session, [*fence, delete])
@@ -86,6 +84,16 @@ def tidy_waiting(session: Session) -> list[str]:
             continue  # the job moved: the next run checks it again
         removed.append(jid)
     return removed
+
+
+def _may_wait(jid: str, status: bytes) -> bool:
+    """True also for a job whose status cannot be read, until a repair."""
+    try:
+        waits_for = codec.decode(JobStatus, status, paths.job_status(jid)).waits_for
+    except Corrupt as damage:
+        log_damage(damage)
+        return True
+    return waits_for is not None and waits_for.listed
 
 
 def has_entry(session: Session, job: Job) -> bool:
