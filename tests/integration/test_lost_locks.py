@@ -6,14 +6,18 @@ from collections.abc import Iterator
 import pytest
 
 from pipeline import codes
+from pipeline.outcome import AttemptOver
 from pipeline.settings import Settings
 from tasks.broker import publisher
 from tasks.scheduled import beat
 from tasks.worker_context import WorkerContext
+from tests.servers.proxy import Proxy
 from tests.support.errors import raises_code
+from tests.support.polling import eventually
 from zkstate import paths
 from zkstate.connection import locks
 from zkstate.connection.clock import ServerClock
+from zkstate.connection.locks import AttemptGuard
 from zkstate.connection.session import Session
 from zkstate.fleet import hosts
 
@@ -62,3 +66,61 @@ def test_scheduled_work_whose_lock_vanished_drops_its_session_so_that_no_lock_st
         beat._run_alone("sweep", context)
 
     assert used[0] != used[1]
+
+
+def test_a_short_break_of_the_connection_ends_no_attempt(
+    shaky: Session, session: Session, zookeeper_proxy: Proxy
+) -> None:
+    guard = watched(shaky)
+
+    break_shortly(shaky, zookeeper_proxy)
+    guard.check()
+    break_shortly(shaky, zookeeper_proxy)
+    guard.check()
+
+    session.ask(session.zk.set_async, LOCK, b"yield")
+    eventually(guard.yields)
+    guard.check()
+    session.ask(session.zk.delete_async, LOCK)
+    eventually(lambda: is_over(guard))
+
+
+def test_a_lock_that_was_taken_anew_during_a_short_break_is_not_that_of_the_attempt(
+    shaky: Session, session: Session, zookeeper_proxy: Proxy
+) -> None:
+    guard = watched(shaky)
+    guard.check()
+
+    zookeeper_proxy.refuse()
+    session.ask(session.zk.delete_async, LOCK)
+    locks.take(session, LOCK, "a later attempt")
+    zookeeper_proxy.accept()
+    eventually(lambda: shaky.connected)
+    shaky.exists(LOCK)
+
+    with pytest.raises(AttemptOver, match="the lock was removed"):
+        guard.check()
+
+
+def watched(session: Session) -> AttemptGuard:
+    """The guard of an attempt that has taken its lock, which is watched."""
+    guard = AttemptGuard(session)
+    locks.take(session, LOCK, "this attempt")
+    guard.watch_lock(LOCK)
+    session.exists(LOCK)  # answers come in the order of the requests
+    return guard
+
+
+def break_shortly(session: Session, proxy: Proxy) -> None:
+    before = session.connections
+    proxy.cut()
+    eventually(lambda: session.connections > before and session.connected)
+    session.exists(LOCK)
+
+
+def is_over(guard: AttemptGuard) -> bool:
+    try:
+        guard.check()
+    except AttemptOver:
+        return True
+    return False

@@ -8,7 +8,7 @@ from copy import copy
 from typing import Any
 
 from kazoo.exceptions import NodeExistsError, NoNodeError
-from kazoo.protocol.states import EventType, WatchedEvent
+from kazoo.protocol.states import EventType, WatchedEvent, ZnodeStat
 
 from pipeline import codes
 from pipeline.attempt import Attempt, Progress
@@ -39,8 +39,10 @@ class AttemptGuard:
         self._lock_deleted = threading.Event()
         self._yields = threading.Event()
         self._gives_way = threading.Event()
-        self._answers: list[Any] = []
-        """Unread answers to the requests that set a watch on the lock."""
+        self._answers: list[tuple[str, Any]] = []
+        """Unread answers to the requests that set a watch on the lock, with its path."""
+        self._created: int | None = None
+        """The transaction that created the lock."""
 
     def carried(self, stopping: Callable[[], bool]) -> "AttemptGuard":
         """The guard of the attempt at the next state, under the same lock, which is watched already."""
@@ -52,30 +54,46 @@ class AttemptGuard:
         """Fail the checks once the lock at `path` is deleted, for example by an operator who fails the job.
 
         A write to the lock asks the attempt to yield; after a second write the checks fail. The watch
-        is set without waiting for the answer; if the lock is missing already, the checks fail too.
+        is set without waiting for the answer; if the lock is missing already, the checks fail too. The end
+        of a connection ends the watch and not the lock: another watch is set.
         """
 
         def on_event(event: WatchedEvent) -> None:
-            if event.type == EventType.CHANGED:
-                self._yields.set()
+            if event.type in (EventType.CHANGED, EventType.NONE):
                 self.watch_lock(path)
             else:
                 self._lock_deleted.set()
 
-        self._answers.append(self._session.zk.exists_async(path, watch=on_event))
+        self._answers.append((path, self._session.zk.exists_async(path, watch=on_event)))
 
     def yields(self) -> bool:
+        self._read_answers()
         return self._yields.is_set()
 
     def _read_answers(self) -> None:
         """Evaluate the answers that have arrived; with callbacks, kazoo would wake a thread for each."""
-        for answer in [answer for answer in self._answers if answer.ready()]:
-            if answer.successful() and answer.value is None:
-                self._lock_deleted.set()
-            elif answer.successful() and answer.value.version >= GIVES_WAY:
+        for path, answer in [entry for entry in self._answers if entry[1].ready()]:
+            with suppress(ValueError):  # another thread evaluates it
+                self._answers.remove((path, answer))
+                self._evaluate(path, answer)
+
+    def _evaluate(self, path: str, answer: Any) -> None:
+        if not answer.successful():
+            self.watch_lock(path)
+        elif not self._is_own(answer.value):
+            self._lock_deleted.set()
+        else:
+            self._created = answer.value.czxid
+            if answer.value.version:
+                self._yields.set()
+            if answer.value.version >= GIVES_WAY:
                 self._gives_way.set()
-            with suppress(ValueError):  # another thread has removed it
-                self._answers.remove(answer)
+
+    def _is_own(self, lock: ZnodeStat | None) -> bool:
+        """False without a lock, or for that of a later attempt or of another record."""
+        if lock is None or lock.ephemeralOwner != self._session.id:
+            return False
+        return self._created in (None, lock.czxid)
 
     def check(self) -> None:
         """Raise AttemptOver once the lock may be lost, or the worker is stopping."""
