@@ -13,12 +13,14 @@ from pipeline.settings import Settings
 from pipeline.states import BATCH, BatchState, Event, JobState
 from tests.support import planting
 from tests.support.clocks import since_change
+from tests.support.polling import eventually
 from tests.support.waits import HOST, RETRY
 from zkstate import paths
 from zkstate.connection.clock import ServerClock
 from zkstate.connection.locks import exclusive, single_flight
 from zkstate.connection.session import Session, connect
 from zkstate.errors import Stale
+from zkstate.fleet import scheduled
 from zkstate.fleet.scheduled import FRONT, PAGE, Sweep
 from zkstate.queue import queue, recovery
 from zkstate.queue.recovery import Recovered
@@ -327,3 +329,15 @@ def test_the_sweep_reads_every_page_of_a_queue_in_turn(session: Session) -> None
             current.save()
 
     assert set(reads) == set(names)
+
+
+def test_a_late_sweep_is_late_for_everybody_who_asks_at_once(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scheduled, "SWEEP_LIMIT", 0.2)
+    eventually(lambda: scheduled.last_sweep(session))
+
+    with ThreadPoolExecutor(8) as people:
+        answers = list(people.map(lambda _: scheduled.last_sweep(session), range(64)))
+
+    assert 0 not in answers

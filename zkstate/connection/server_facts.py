@@ -19,6 +19,7 @@ from zkstate import paths
 from zkstate.connection import locks
 from zkstate.connection.client import tls_context
 from zkstate.connection.session import Session
+from zkstate.connection.transaction import token
 
 SECONDS = 2.0
 """For the connection, and for each answer."""
@@ -111,7 +112,7 @@ def _number(text: str) -> int | None:
 def clock_difference(session: Session) -> tuple[float, float]:
     """Seconds by which ZooKeeper's clock is ahead of this host's, and the uncertainty of that number."""
     began = time.time()
-    with locks.single_flight(session, f"clock of {session.id:x}") as clock:
+    with locks.single_flight(session, f"clock {token()}") as clock:
         ended = time.time()
     if clock is None:
         raise session.unreachable()
