@@ -2,7 +2,10 @@
 
 import shutil
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event as Gate
+from typing import Any
 
 import pytest
 
@@ -15,7 +18,7 @@ from operations.verbs.verbs import Resumption, act
 from operations.why.waiting import _space
 from operations.why.why import why_job
 from pipeline.errors import Action, Remedy
-from pipeline.outcome import Done, Reservation
+from pipeline.outcome import AttemptOver, Done, Reservation
 from pipeline.records import Job
 from pipeline.settings import Settings
 from pipeline.states import Event, FailureKind, IllegalTransition, JobState, Room
@@ -120,6 +123,35 @@ def test_a_job_that_was_resumed_meanwhile_keeps_its_reservation_and_its_content(
         pytest.fail("the content of a job at work would be removed")
 
     assert space.reservation_of(session, job.jid) == 500
+
+
+def test_a_removal_that_pauses_and_continues_late_removes_nothing_of_a_later_attempt(
+    session: Session, small: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context = app.make_context(small)
+    failed = fail(session, job_with(session, small, 300, 300), FailureKind.SYSTEM)
+    producer = Path(failed.configuration.working_dir) / "producer"
+    remove, paused = shutil.rmtree, Gate()
+    resumed = Gate()
+
+    def pause(folder: Path, **options: Any) -> None:
+        paused.set()
+        assert resumed.wait(30)
+        remove(folder, **options)
+
+    monkeypatch.setattr(shutil, "rmtree", pause)
+    with ThreadPoolExecutor(1) as threads:
+        late = threads.submit(retention._empty, context, context.session(), failed.jid)
+        assert paused.wait(30)
+        session.ask(session.zk.delete_async, paths.job_lock(failed.jid))  # as when a session expires
+        producer.mkdir(parents=True, exist_ok=True)
+        (producer / "b").write_bytes(b"of a later attempt")
+        resumed.set()
+        with pytest.raises((AttemptOver, Stale)):
+            late.result(30)
+
+    assert [file.name for file in producer.iterdir()] == ["b"]
+    context.drop_session()
 
 
 def test_forgotten_failures_never_close_the_intake(session: Session, small: Settings) -> None:
