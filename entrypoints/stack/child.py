@@ -20,7 +20,7 @@ from pathlib import Path
 
 from entrypoints.stack import home
 from pipeline import codes
-from pipeline.errors import ArklineError
+from pipeline.errors import ArklineError, UsageRefused
 
 HOST = "127.0.0.1"
 LOWEST, HIGHEST = 20000, 32000
@@ -44,6 +44,22 @@ def free_ports(count: int) -> tuple[int, ...]:
     finally:
         for taken_socket in taken:
             taken_socket.close()
+
+
+def usable_port(given: str, setting: str) -> int:
+    """The port that the setting gives; UsageRefused unless a server can listen there.
+
+    Another program that listens there might answer in place of ours, and would get our requests.
+    """
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as candidate:
+            # connections of an earlier server, which have not ended yet, are no obstacle
+            candidate.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            candidate.bind((HOST, int(given)))
+            return int(candidate.getsockname()[1])
+    except (OSError, OverflowError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise UsageRefused(f"port {given} of {HOST} cannot be used: {reason} ({setting})") from error
 
 
 def ask(port: int, question: bytes, expected: bytes, seconds: float = 0.3, host: str = HOST) -> bool:

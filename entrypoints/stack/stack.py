@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 
-from entrypoints.stack.child import HOST, Command, free_ports
+from entrypoints.stack.child import HOST, Command, free_ports, usable_port
 from entrypoints.stack.home import (
     StackInfo,
     kept_token,
@@ -108,10 +108,14 @@ def running(
             say(f"stopped after {time.monotonic() - began:.1f} s")
 
 
+WEB_PORT = "ARKLINE_WEB_PORT"
+
+
 def _fleet(config: StackConfig, environment: dict[str, str]) -> tuple[tuple[Command, ...], dict[str, str]]:
     """Workers, beats, pages and Flower, and the fields of the info about the last two."""
     (port, web_port), password = free_ports(2), secrets.token_urlsafe(12)
-    web_port = int(environment.get("ARKLINE_WEB_PORT") or web_port)
+    if given := environment.get(WEB_PORT):
+        web_port = usable_port(given, WEB_PORT)
     web_url, flower_url = f"http://{HOST}:{web_port}/", f"http://{HOST}:{port}/"
     commands = (
         *reserved_workers(config, environment),

@@ -2,6 +2,7 @@ import fcntl
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
@@ -14,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from entrypoints.stack import child, home
-from entrypoints.stack.child import RESTARTS, Command, Process
+from entrypoints.stack.child import HOST, RESTARTS, Command, Process
 from entrypoints.stack.home import (
     StackInfo,
     default_home,
@@ -25,7 +26,7 @@ from entrypoints.stack.home import (
     write_info,
 )
 from entrypoints.stack.services import Servers, StackConfig, child_environment, servers
-from entrypoints.stack.stack import ensure_profiles
+from entrypoints.stack.stack import ensure_profiles, running
 from entrypoints.stack.supervisor import StopSignals, Supervisor, stop_signals
 from operations.run import Stopped
 from pipeline import codes
@@ -381,6 +382,22 @@ def test_a_folder_that_is_no_zookeeper_is_refused(tmp_path: Path, monkeypatch: p
 
     with pytest.raises(UsageRefused, match="the folder of an unpacked ZooKeeper"):
         servers(StackConfig(home=tmp_path, zookeeper=tmp_path))
+
+
+def test_a_stack_whose_pages_have_no_port_is_not_started(tmp_path: Path) -> None:
+    """Another stack that has the port would answer that the pages are ready, and get this one's token."""
+    with socket.create_server((HOST, 0)) as other:
+        port = str(other.getsockname()[1])
+        away = {"ARKLINE_ZK_HOSTS": f"{HOST}:1", "ARKLINE_BROKER_URL": f"redis://{HOST}:1/0"}
+        config = StackConfig(tmp_path, environment={**away, "ARKLINE_WEB_PORT": port})
+        signals = StopSignals()
+        signals.count = 1
+
+        with (
+            pytest.raises(UsageRefused, match=rf"port {port} of {HOST} cannot be used.*ARKLINE_WEB_PORT"),
+            running(config, signals),
+        ):
+            pytest.fail("it was started")
 
 
 def test_a_new_stack_has_a_profile_that_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
