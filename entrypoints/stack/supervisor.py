@@ -12,12 +12,14 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from types import FrameType
 
 from entrypoints.stack.child import Command, Process
 from operations.run import Stopped
 from pipeline import codes
 from pipeline.errors import ServiceUnreachable
+from pipeline.file_system import FULL
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -50,6 +52,15 @@ TICK = 0.1
 """Seconds between two checks of a process."""
 
 
+def _say(say: Callable[[str], None], line: str) -> None:
+    """The output may be on the disk that is full, which ends no stack."""
+    try:
+        say(line)
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+
+
 class Supervisor:
     def __init__(
         self,
@@ -60,7 +71,7 @@ class Supervisor:
     ) -> None:
         self.tiers = [[Process(command) for command in tier] for tier in tiers]
         self.signals = signals
-        self.say = say
+        self.say = partial(_say, say)
         self.on_change = on_change
 
     @property
@@ -124,8 +135,16 @@ class Supervisor:
             self.say(f"{process.crash_error()}\n{process.name} will be restarted.")
         elif now >= process.restart_at:
             process.restart_at = None
+            self._restart(process)
+
+    def _restart(self, process: Process) -> None:
+        try:
             process.start()
             self.on_change()
+        except OSError as error:
+            if error.errno not in FULL:
+                raise
+            self.say(f"after the end of {process.name}: {error}")
 
     def _limit_log(self, process: Process) -> None:
         try:

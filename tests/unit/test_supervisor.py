@@ -1,3 +1,4 @@
+import errno
 import fcntl
 import os
 import shutil
@@ -122,6 +123,27 @@ def test_a_process_that_dies_is_restarted(tmp_path: Path) -> None:
     stack.stop()
 
     assert any("worker ended with code -9" in line for line in lines)
+
+
+def test_a_process_that_dies_is_restarted_although_the_disk_is_full(tmp_path: Path) -> None:
+    full = False
+
+    def write(_: str = "") -> None:
+        if full:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    stack = Supervisor([[service(tmp_path, "worker")]], StopSignals(), write, write)
+    stack.start()
+    (process,) = stack.processes
+    first, full = process.pid, True
+    process.kill()
+
+    def is_back() -> bool:
+        stack.poll()
+        return process.running and process.pid != first
+
+    until(is_back)
+    stack.stop()
 
 
 def test_a_process_that_runs_but_does_not_answer_is_restarted(tmp_path: Path) -> None:
