@@ -2,11 +2,12 @@
 
 from pipeline.attempt import UNATTENDED, Attempt
 from pipeline.errors import UsageRefused
-from pipeline.outcome import Service, ServiceDown, StepFailed, system
+from pipeline.outcome import Service, ServiceDown, StepFailed, system, transient
+from pipeline.settings import Settings
 from pipeline.states import JobState
 from pipeline.steps.context import Clients
 from tasks.logs import log
-from tasks.outages import begin_outage, end_outage, this_host
+from tasks.outages import begin_outage, end_outage, is_own_fault, this_host
 from tasks.retry import delay_before_retry, giving_up
 from tasks.worker_context import WorkerContext
 from zkstate.connection.clock import ServerClock
@@ -44,6 +45,7 @@ def deliver(
     """Deliver the callback, then settle it or put it off; drop it if the job has moved since.
 
     While its receiver is unavailable, the callback is put off and no try is counted, unless a probe is due.
+    If the receiver works for others and fails at this one again, that counts as a try.
     """
     try:
         job = jobs.load(session, owed.jid)
@@ -69,19 +71,27 @@ def deliver(
             end_outage(session, name)
         outcome = f"failure callback delivered to {profile.callback_url.host}"
     except ServiceDown as fault:
-        begin_outage(session, fault)
-        callbacks.put_off(session, owed, FIRST_PROBE, tried=False, message=fault.message)
-        return
+        if not is_own_fault(session, owed.record.service_faults, fault):
+            begin_outage(session, fault)
+            callbacks.put_off(session, owed, FIRST_PROBE, tried=False, outage=True, message=fault.message)
+            return
+        outcome = _given_up(session, owed, transient(fault.message, fault.retry_after), clients.settings)
     except (StepFailed, UsageRefused) as error:
         failure = error if isinstance(error, StepFailed) else system(str(error))
-        delay = delay_before_retry(failure, owed.record.tries, clients.settings)
-        if delay is not None:
-            callbacks.put_off(session, owed, delay, message=failure.message)
-            log().warning("callback retry scheduled", jid=job.jid, message=failure.message, seconds=delay)
-            return
-        outcome = f"{NOT_DELIVERED}: {failure.message}"
-        log().error("failure callback not delivered", jid=job.jid, message=failure.message)
-    callbacks.settle(session, job, owed, Stamp(by=by), outcome)
+        outcome = _given_up(session, owed, failure, clients.settings)
+    if outcome:
+        callbacks.settle(session, job, owed, Stamp(by=by), outcome)
+
+
+def _given_up(session: Session, owed: Owed, failure: StepFailed, settings: Settings) -> str:
+    """What the history says of a callback that is given up; empty if this try was not the last."""
+    delay = delay_before_retry(failure, owed.record.tries, settings)
+    if delay is not None:
+        callbacks.put_off(session, owed, delay, message=failure.message)
+        log().warning("callback retry scheduled", jid=owed.jid, message=failure.message, seconds=delay)
+        return ""
+    log().error("failure callback not delivered", jid=owed.jid, message=failure.message)
+    return f"{NOT_DELIVERED}: {failure.message}"
 
 
 def register(context: WorkerContext) -> None:

@@ -111,6 +111,31 @@ def test_a_callback_waits_for_a_receiver_that_is_down_and_counts_no_try(
     assert "delivered" in jobs.load(session, job.jid).history[-1].message
 
 
+def test_a_callback_that_its_receiver_always_fails_at_is_given_up_and_holds_up_no_other(
+    session: Session, clients: Clients, receiver: Receiver
+) -> None:
+    job, other = failed(session), failed(session)
+    receiver.answers += UNAVAILABLE
+    try_once(session, clients, job)
+    deliver(session, clients, present(session, other), "worker", clock(session, ahead=61))
+    assert owed(session, other) is None  # the receiver works for others
+
+    receiver.answers += UNAVAILABLE
+    try_once(session, clients, job)
+
+    again = present(session, job)
+    assert (again.record.tries, again.record.delay) == (1, 30)
+    assert again.record.message.endswith("answered 503")
+    assert all(known.outage.ended for known in outages.known(session).values())
+
+    receiver.answers += UNAVAILABLE
+    try_once(session, clients, job)
+
+    assert owed(session, job) is None
+    assert "failure callback not delivered" in jobs.load(session, job.jid).history[-1].message
+    assert all(known.outage.ended for known in outages.known(session).values())
+
+
 def test_tries_to_deliver_are_counted_by_their_outcome(
     session: Session, clients: Clients, receiver: Receiver
 ) -> None:

@@ -36,6 +36,8 @@ class OwedCallback(RewrittenRecord):
     """Seconds after the node's last change until the sweep dispatches the callback."""
     message: str = ""
     """Why the last try failed; empty before the first, and in records of 0.2."""
+    service_faults: int = 0
+    """Tries that were not counted, as an outage of the receiver began or lasted."""
 
 
 @dataclass(frozen=True)
@@ -109,13 +111,26 @@ def claim(session: Session, callback: Owed) -> bool:
     )
 
 
-def put_off(session: Session, callback: Owed, delay: float, *, tried: bool = True, message: str = "") -> None:
+def put_off(
+    session: Session,
+    callback: Owed,
+    delay: float,
+    *,
+    tried: bool = True,
+    outage: bool = False,
+    message: str = "",
+) -> None:
     """Count a failed try if it was `tried`; the sweep dispatches the callback again after `delay` seconds.
 
-    `message`: why the try failed; if empty, the last reason is kept.
+    `outage`: the try met the fault of an outage; `message`: why it failed; if empty, the last reason is kept.
     """
-    known = message[:MESSAGE_LIMIT] or callback.record.message
-    changes = {"tries": callback.record.tries + tried, "delay": delay, "message": known}
+    before = callback.record
+    changes = {
+        "tries": before.tries + tried,
+        "service_faults": before.service_faults + outage,
+        "delay": delay,
+        "message": message[:MESSAGE_LIMIT] or before.message,
+    }
     callback.node.replace(session, callback.stat.version, callback.record.model_copy(update=changes))
 
 
