@@ -104,6 +104,11 @@ def deliver(site: Site, principal: Principal, jid: str, *, reason: str = "") -> 
     principal.require(Role.OPERATOR, f"deliver the callback of {jid}", collection)
     if state not in (JobState.COMPLETED, JobState.FAILED):
         raise UsageRefused(f"{jid} is {state}: a callback is delivered once a job is completed or has failed")
+    if state is JobState.FAILED and job.status.last_successful_status is JobState.RECORDING:
+        raise UsageRefused(
+            f"the object of {jid} is stored, and its callback would say that the job failed: "
+            f"arkline resume {jid} delivers one that says COMPLETED"
+        )
     profile = batches.profile_of(session, site.profiles, job.bid, collection)
     with _only_one(session, f"callback-{jid}", f"the callback of {jid} is being delivered"):
         owed = callbacks.owed(session, jid, job.status.epoch) if state is JobState.FAILED else None

@@ -110,6 +110,17 @@ def test_only_what_has_ended_and_has_a_receiver_is_delivered(
         deliver(site, planting.job_in(session, JobState.COMPLETED).jid)
 
 
+def test_a_job_that_is_stored_and_whose_callback_failed_is_reported_to_nobody_as_failed(
+    session: Session, site: Site, receiver: Receiver
+) -> None:
+    job = planting.apply_event(session, planting.job_in(session, JobState.NOTIFY), Event.FAIL)
+
+    with pytest.raises(UsageRefused, match=f"arkline resume {job.jid}"):
+        deliver(site, job.jid)
+
+    assert receiver.received == []
+
+
 def test_a_delivery_by_a_worker_is_not_repeated_meanwhile(session: Session, site: Site) -> None:
     job = failed(session)
 
