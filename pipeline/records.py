@@ -422,6 +422,20 @@ class Batch(Record):
     def profile_name(self) -> str:
         return self.submission.profile_name
 
+    @property
+    def failed(self) -> BatchHistoryEntry | None:
+        """The entry of the failure of the split, or of the person who cancelled; not the end of a report."""
+        failures = (entry for entry in reversed(self.history) if entry.event is Event.FAIL)
+        return next((entry for entry in failures if entry.via or entry.state is not BatchState.FAILED), None)
+
+    @property
+    def failure(self) -> tuple[str, FailureCause | None]:
+        """Why the split failed; the status may have instead what the report has waited for since."""
+        entry, status = self.failed, self.status
+        if status.kind is None or entry is None or entry.via:
+            return (status.message if status.kind else ""), status.failure_cause
+        return entry.message, entry.cause
+
 
 class Ticket(Record):
     """The content of a Celery message: a hint that this job (or batch) may be in this state."""

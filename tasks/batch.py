@@ -214,7 +214,12 @@ def _fail_report(attempt: Attempt[Batch], failure: StepFailed) -> Batch:
             attempt.session, attempt.record, BatchMove(Event.FAIL, attempt.context.name, message)
         )
     unsent = status_report_of(composed.report).model_copy(update={"mailed": False})
-    return _end(attempt, composed, unsent, f"the report could not be sent: {failure.message}")
+    message = _joined(composed.report.message, f"the report could not be sent: {failure.message}")
+    return _end(attempt, composed, unsent, message)
+
+
+def _joined(*messages: str) -> str:
+    return "; ".join(filter(None, messages))
 
 
 @dataclass(frozen=True)

@@ -297,7 +297,7 @@ def compose_reported(
         ended = {job.jid for jobs in (completed, failed) for job in jobs} | removed.keys()
         unfinished = ReportedJobs.of(job for job in unfinished if job.jid not in ended)
     submission = batch.submission
-    cancelled = _by_staff(batch.history, "our staff cancelled this submission")
+    cancelled = _by_staff([batch.failed] if batch.failed else [], "our staff cancelled this submission")
     all_completed = bool(completed) and not failed and not unfinished and batch.status.kind is None
     return BatchReport(
         bid=batch.bid,
@@ -313,7 +313,7 @@ def compose_reported(
         sent_at=batch.report.last_modified if batch.report and batch.report.mailed else None,
         ended_at=batch.status.since if BATCH.facts[batch.status.status].ended else None,
         status=BatchState.COMPLETED if all_completed else BatchState.FAILED,
-        message=(cancelled or batch.status.message) if batch.status.kind else "",
+        message=(cancelled or batch.failure[0]) if batch.status.kind else "",
         advice=(_CANCELLED if cancelled else _NOT_SPLIT[batch.status.kind]) if batch.status.kind else "",
         counts=Counts(
             total=len(completed) + len(failed) + len(unfinished) + len(removed),

@@ -5,24 +5,30 @@ from functools import partial
 
 import pytest
 
+from operations.jobs.batch_view import report
+from operations.site import Site
+from pipeline import causes
 from pipeline.attempt import UNATTENDED
-from pipeline.outcome import Done, Wait, WaitKind
+from pipeline.outcome import Done, Service, ServiceDown, Wait, WaitKind, system
 from pipeline.records import Batch, Job, StatusReport
 from pipeline.settings import Settings
 from pipeline.states import BatchState, Event, FailureKind, JobState
 from pipeline.steps.context import StepContext
 from tasks.app import make_context
 from tasks.batch import REPORT, SPLIT, counted
+from tasks.outages import this_host
 from tasks.run import JOBS, STEPS, Attempt, StateWork
 from tasks.scheduled import beat
 from tasks.worker_context import WorkerContext
 from tests.integration.test_sweep import later
 from tests.support import planting
 from tests.support.attempts import work_on
+from tests.support.operators import ANN
 from tests.support.waits import RETRY
 from zkstate import paths
 from zkstate.connection.session import Session
 from zkstate.errors import Stale
+from zkstate.fleet import outages
 from zkstate.queue import recovery
 from zkstate.record import batches, creation, jobs, record
 from zkstate.record.batches import BatchMove
@@ -147,6 +153,37 @@ def test_an_unexpected_error_in_a_split_counts_as_a_try_and_the_last_one_fails_t
     assert (tries, after.status.status) == (3, BatchState.REPORTING)
     assert after.status.message == "unexpected ValueError: a mistake in the code"
     assert (after.status.total, after.status.kind) == (0, FailureKind.TRANSIENT)
+
+
+def refused(_: Attempt[Batch]) -> Batch | None:
+    raise system("no such user")
+
+
+@pytest.mark.parametrize("ends", ["is sent", "is refused"])
+def test_a_report_that_waited_for_a_service_says_why_the_batch_failed_and_not_why_it_waited(
+    session: Session, context: WorkerContext, ends: str
+) -> None:
+    batch = planting.batch_in(session, BatchState.PENDING)
+    attempt = batches.acquire(session, record.ticket(batch), "worker")
+    failure = BatchMove(Event.FAIL, "worker", "it is empty", FailureKind.CONTENT, cause=causes.OTHER())
+    reporting = batches.move(session, attempt, failure)
+    own = context.session()  # what it writes it does not read too late
+    outages.report(own, ServiceDown(Service.MAIL, "the mail server does not answer"), this_host())
+
+    work_on(context, record.ticket(reporting), REPORT)
+
+    waiting = batches.load(session, batch.bid)
+    assert waiting.status.status is BatchState.REPORTING
+    assert waiting.status.message == "the mail server does not answer"
+    outages.end(own, Service.MAIL)
+    refusing = StateWork(batches.load, refused, REPORT.fail)
+    work_on(context, record.ticket(waiting), REPORT if ends == "is sent" else refusing)
+
+    failed = batches.load(session, batch.bid)
+    because = {"is sent": "", "is refused": "; the report could not be sent: no such user"}[ends]
+    assert (failed.status.status, failed.status.message) == (BatchState.FAILED, f"it is empty{because}")
+    assert failed.status.failure_cause == causes.OTHER()
+    assert report(Site(context.settings, session), ANN, batch.bid).message == "it is empty"
 
 
 def test_an_unexpected_error_in_a_step_counts_as_a_try_and_the_last_one_ends_in_a_report(

@@ -341,15 +341,14 @@ def move(session: Session, batch: Batch, request: BatchMove) -> Batch:
     target = BATCH.next(batch.status.status, request.event)
     moment = now()
     # the message of a failure stays; that of a wait is over with the move
-    before = batch.status.message if batch.status.kind else ""
+    message, cause = batch.failure
     status = record.next_epoch(
         batch.status,
         {
             "status": target,
             "last_modified": moment,
             **record.with_cause(
-                request.message or before,
-                (request.cause if request.kind else None) or batch.status.failure_cause,
+                request.message or message, (request.cause if request.kind else None) or cause
             ),
             "kind": request.kind or batch.status.kind,
             "total": _total_after(batch, request),
