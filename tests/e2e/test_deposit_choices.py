@@ -134,6 +134,24 @@ def test_text_that_a_program_enters_for_a_person_is_deposited(dora: Visitor, web
     assert (kept.name, kept.erc_what) == ("Harbour", "The mole")
 
 
+def test_what_is_typed_while_an_earlier_correction_is_saved_stays(dora: Visitor) -> None:
+    page, held = dora.page, list[Route]()
+    page.evaluate(DROP, ["letter.txt"])
+    expect(page.get_by_text("1 object of 1 file")).to_be_visible()
+    page.route("**/v1/drafts/*", lambda route: held.append(route), times=1)
+    page.get_by_label("Title of the object").fill("The mole")
+    name = page.get_by_label("Name of this deposit")
+    with page.expect_request("**/v1/drafts/*"):
+        name.focus()
+    name.fill("Harb")
+
+    held[0].continue_()
+    expect(page.locator("#preview")).not_to_have_attribute("aria-busy", "true")
+    name.press_sequentially("our")
+
+    expect(name).to_have_value("Harbour")
+
+
 def test_a_folder_is_dropped_with_what_is_in_its_folders(dora: Visitor, tmp_path: Path) -> None:
     page, folder = dora.page, tmp_path / "Letters"
     (folder / "1911" / "May").mkdir(parents=True)

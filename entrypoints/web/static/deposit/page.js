@@ -22,6 +22,7 @@ let sentTable = null; // the File whose bytes are in the upload
 let sentFiles = null; // the list of files that the saved draft has: it is not sent with each correction
 let cursors = [""]; // of the pages up to the one that is shown
 let stop = null; // ends the transfer that runs
+let shownName = "";
 
 const showObjects = objectTable(at("rows"), {
   onValue: (key, text, label) => change(() => { draft.values[key] = text; }, `${label}: “${text}”`),
@@ -240,7 +241,7 @@ function show() {
   at("choose-again").textContent = `Choose the files of “${draft.name}” again: ${some(away.map(({ name }) => name), 3)}. What has arrived is not sent again.`;
   at("preview").hidden = at("preview-body").hidden = false;
   at("to-collection").value = draft.profile;
-  at("deposit-name").value = draft.name;
+  showName();
   for (const radio of document.getElementsByName("objects")) radio.checked = radio.value === draft.objects;
   const known = tables();
   at("by-table").hidden = !known.length;
@@ -261,6 +262,13 @@ function show() {
   at("next").disabled = !preview.next;
   at("pages").hidden = cursors.length === 1 && !preview.next;
   at("deposit").disabled = preview.erroneous > 0 || preview.errors.length > 0;
+}
+
+// What is being typed stays, while an earlier change is saved.
+function showName() {
+  const field = at("deposit-name");
+  if (document.activeElement !== field || field.value === shownName) field.value = draft.name;
+  shownName = draft.name;
 }
 
 function summary() {
