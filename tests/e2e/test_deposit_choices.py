@@ -31,6 +31,25 @@ DROP = """
 """
 
 
+DROP_FOLDERS = """
+(names) => {
+  const inside = (folder, depth) => {
+    const parts = names.map((name) => name.split("/"));
+    const below = parts.filter((path) => folder.every((one, at) => path[at] === one));
+    return [...new Set(below.map((path) => path[depth]))].map((name) => {
+      const path = [...folder, name];
+      const file = (resolve) => resolve(new File([name], name));
+      if (names.includes(path.join("/"))) return { name, isFile: true, file };
+      const left = [inside(path, depth + 1), []];
+      return { name, createReader: () => ({ readEntries: (resolve) => resolve(left.shift()) }) };
+    });
+  };
+  const event = new Event("drop", { bubbles: true });
+  event.dataTransfer = { items: inside([], 0).map((entry) => ({ webkitGetAsEntry: () => entry })) };
+  document.body.dispatchEvent(event);
+}
+"""
+
 DROP_UNREADABLE = """
 () => {
   const refuse = (_, reject) => reject(new DOMException("no", "NotReadableError"));
@@ -165,6 +184,14 @@ def test_a_folder_is_dropped_with_what_is_in_its_folders(dora: Visitor, tmp_path
     expect(page.get_by_text("2 objects of 2 files")).to_be_visible()
     expect(page.get_by_label("Name of this deposit")).to_have_value("Letters")
     expect(page.get_by_label("Title of row 3")).to_have_value("B")
+
+
+def test_folders_whose_first_file_has_a_longer_path_than_a_name_may_have_are_previewed(dora: Visitor) -> None:
+    deep = f"letters/{'1911-' * 40}/{'May-' * 40}/a.txt"
+    dora.page.evaluate(DROP_FOLDERS, [deep, "photos/b.txt"])
+
+    expect(dora.page.get_by_text("2 objects of 2 files")).to_be_visible()
+    expect(dora.page.get_by_label("Name of this deposit")).to_have_value(deep[:255])
 
 
 def test_a_dropped_file_that_the_browser_may_not_read_is_named(dora: Visitor) -> None:

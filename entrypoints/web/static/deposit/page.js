@@ -8,6 +8,7 @@ import { pathOf, uploadAll, uploadFile } from "./upload.js";
 import { bytes, counted, duration, element, some } from "./words.js";
 
 const ROWS = 100;
+const NAME = 255; // signs of a deposit's name at most
 const at = (id) => document.getElementById(id);
 const digests = startDigests();
 const files = new Map(); // name -> File, as chosen in this tab
@@ -87,7 +88,7 @@ function proposal() {
   const [table] = names.filter(isTable);
   const several = names.length > 1 && !folder && !files.has("bagit.txt");
   return {
-    name: folder || table || names[0],
+    name: [...(folder || table || names[0])].slice(0, NAME).join(""),
     profile: at("to-collection").value,
     objects: table ? "table" : several ? "each" : "one",
     files: listed([]),
