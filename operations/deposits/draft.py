@@ -51,6 +51,9 @@ DRAFTS, LOOKED_AT = 50, 500
 LOOKED_BYTES = 64 << 20
 """Maximum bytes of the drafts that are read for a list, a second of a thread; a draft has half at most."""
 
+NAME_LENGTH = 255
+"""Maximum characters of a deposit's name."""
+
 NAMED = 500
 """Maximum files or values that a refused deposit names."""
 
@@ -398,7 +401,7 @@ def _submission(principal: Principal, upload: str, saved: SavedDraft, plan: Draf
     one = plan.objects[0].row if plan.objects and not plan.type.is_batch else Row(0, "", "")
     return Submission(
         profile_name=saved.profile,
-        deposit_name=saved.name.strip() or saved.table,
+        deposit_name=saved.name.strip() or (saved.table and saved.table[:NAME_LENGTH]),
         submitter=principal.name,
         payload_url=UploadAddress(upload).url,
         type=plan.type,

@@ -369,6 +369,20 @@ def test_a_name_that_no_deposit_may_have_is_an_error_of_every_preview(ada: Calle
     assert [one["message"] for one in of_files["failures"]] == [refused]
 
 
+def test_a_deposit_without_a_name_is_called_by_its_table_however_long_the_tables_path_is(
+    web: Web, ada: Caller
+) -> None:
+    table = "folder/" * 60 + "list.csv"
+    upload = begin(ada)
+    send(ada, upload, table, f"File,Title\n{FILES[0]},A\n".encode())
+    save(ada, upload, draft("table", FILES[0], table=table, name=""))
+    send(ada, upload, f"files/{FILES[0]}")
+
+    bid = deposit(ada, upload).json()["bid"]
+
+    assert batches.load(web.context.session, bid).submission.deposit_name == table[:255]
+
+
 def test_more_recipients_than_a_report_may_have_refuse_a_dry_run(ada: Caller) -> None:
     mails = [f"a{number}@example.org" for number in range(200)]
     body = {"profile": "demo", "payload_url": "https://example.org/a.jpg", "notification": mails}
