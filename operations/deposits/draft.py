@@ -35,8 +35,8 @@ from pipeline.fixity import OF_RECORD, Digest
 from pipeline.manifests import checkm
 from pipeline.manifests.checkm import ManifestError, Row
 from pipeline.names import UploadAddress, is_upload, quote_name
-from pipeline.principal import Principal, Role
-from pipeline.profiles.profile import Profile
+from pipeline.principal import Forbidden, Principal, Role
+from pipeline.profiles.profile import Profile, ProfileError
 from pipeline.records import Batch, Record, Submission, SubmissionType
 from pipeline.states import BatchState
 from pipeline.tables.content import Choice, TableContent
@@ -132,11 +132,18 @@ def _with_rows(
 def show(
     site: Site, principal: Principal, upload: str, after: int, limit: int, *, errors_only: bool
 ) -> DraftView:
-    """The draft with a page of its preview; `no-draft`, `upload-missing`."""
+    """The draft with a page of its preview; `no-draft`, `upload-missing`.
+
+    A collection to which nothing may be deposited any more is an error of the preview.
+    """
     uploads.own_upload(site, principal, upload)
     saved = draft.read(site.settings.uploads_folder, upload)
-    profile = _profile(site, principal, saved)
-    plan = _judged(site, principal, profile, upload, saved)
+    try:
+        profile = _profile(site, principal, saved)
+        plan = _judged(site, principal, profile, upload, saved)
+    except (Forbidden, ProfileError) as refused:  # what has arrived can go to another collection
+        profile, plan = None, _planned(site, upload, saved)
+        plan.errors.append(str(refused))
     arrived = Arrived(site.settings.uploads_folder, upload)
     return DraftView(
         id=upload,

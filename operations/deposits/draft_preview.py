@@ -142,9 +142,18 @@ def _table(plan: DraftPlan, name: str | None) -> PreviewTable | None:
 
 
 def preview_of(
-    plan: DraftPlan, saved: SavedDraft, profile: Profile, arrived: Arrived, page: slice, *, errors_only: bool
+    plan: DraftPlan,
+    saved: SavedDraft,
+    profile: Profile | None,
+    arrived: Arrived,
+    page: slice,
+    *,
+    errors_only: bool,
 ) -> Preview:
-    """A page of the judged objects: the places from `page.start` to `page.stop`."""
+    """A page of the judged objects: the places from `page.start` to `page.stop`.
+
+    `profile`: None if nothing may be deposited to the collection any more.
+    """
     sizes = [arrived.size(FILES + file.name) for planned in plan.objects for file in planned.files]
     there = [size for size in sizes if size is not None]
     shown = [planned for planned in plan.objects if planned.errors or not errors_only]
@@ -167,8 +176,8 @@ def preview_of(
         left_out_count=len(plan.left_out),
         missing=plan.missing[:LISTED],
         missing_count=len(plan.missing),
-        limits=profile.limits,
-        new_versions=profile.new_versions,
+        limits=profile.limits if profile else ProfileLimits(),
+        new_versions=profile is not None and profile.new_versions,
     )
 
 

@@ -3,6 +3,7 @@
 import hashlib
 import os
 import re
+import shutil
 import threading
 import unicodedata
 from collections.abc import Iterator
@@ -33,7 +34,10 @@ TABLE = "file,title,id\na.jpg,Harbour,h 1\nb.jpg,Pier,h 2\n"
 
 @pytest.fixture(scope="module")
 def web(module_settings: Settings) -> Iterator[Web]:
-    with serving(module_settings) as running:
+    """With profiles of its own, which tests change."""
+    own = module_settings.home / "own-profiles"
+    shutil.copytree(module_settings.profiles, own)
+    with serving(module_settings.model_copy(update={"profiles": own})) as running:
         yield running
 
 
@@ -487,6 +491,25 @@ def test_a_file_of_another_size_than_the_draft_says_is_sent_again(ada: Caller) -
     assert (preview["arrived_files"], preview["objects"][0]["files"][0]["arrived"]) == (0, False)
     send(ada, upload, "files/a.jpg")
     assert ada.get(f"/v1/drafts/{upload}").json()["preview"]["arrived_bytes"] == len(HARBOUR)
+
+
+def test_a_draft_whose_collection_is_gone_is_shown_and_goes_to_another_one_with_its_files(web: Web) -> None:
+    both = web.caller(Role.DEPOSITOR, ["demo", "harbour"], name="of-two-collections")
+    profiles = web.context.settings.profiles
+    gone = profiles / "harbour.yaml"
+    gone.write_text((profiles / "demo.yaml").read_text().replace("name: demo", "name: harbour"))
+    upload = begin(both)
+    save(both, upload, draft("one", FILES[0]) | {"profile": "harbour"})
+    send(both, upload, f"files/{FILES[0]}")
+    gone.unlink()
+
+    shown = both.get(f"/v1/drafts/{upload}").json()
+
+    assert shown["draft"]["profile"] == "harbour"
+    assert shown["preview"]["arrived_files"] == 1
+    assert shown["preview"]["errors"] == [deposit(both, upload).json()["detail"]]
+    save(both, upload, draft("one", FILES[0]))
+    assert deposit(both, upload).status_code == 201
 
 
 def test_another_principal_sees_nothing(web: Web, ada: Caller) -> None:
