@@ -37,13 +37,12 @@ from pipeline.manifests.checkm import ManifestError, Row
 from pipeline.names import UploadAddress, is_upload, quote_name
 from pipeline.principal import Forbidden, Principal, Role
 from pipeline.profiles.profile import Profile, ProfileError
-from pipeline.records import Batch, Record, Submission, SubmissionType
-from pipeline.states import BatchState
+from pipeline.records import Record, Submission, SubmissionType
 from pipeline.tables.content import Choice, TableContent
 from pipeline.uploads import draft, stored, writing
 from pipeline.uploads.draft import Arrived, Draft, DraftFile, DraftRefused, Objects, SavedDraft
 from pipeline.uploads.stored import Declared, UploadedFile
-from zkstate.record import batches, space
+from zkstate.record import space
 
 DRAFTS, LOOKED_AT = 50, 500
 """Maximum drafts in a principal's list, the latest first, and maximum drafts that are read for it."""
@@ -78,7 +77,7 @@ def save(site: Site, principal: Principal, upload: str, given: Draft, version: i
         status = draft.status(root, upload)
         before = _before(root, upload, given, version)
         before.require(version)
-        if bid := _batch_of(site, principal, before.key):
+        if bid := submission.batch_under(site, principal, before.key):
             raise DraftRefused(
                 f"{bid} was made of the draft of upload {upload}, which cannot be changed any more: begin "
                 "another upload",
@@ -152,7 +151,7 @@ def show(
         preview=preview_of(
             plan, saved, profile, arrived, slice(after, after + limit), errors_only=errors_only
         ),
-        bid=_batch_of(site, principal, saved.key),
+        bid=submission.batch_under(site, principal, saved.key),
         expires=_expires(site, upload),
     )
 
@@ -181,7 +180,7 @@ def _row_of(site: Site, principal: Principal, upload: str) -> DraftRow | None:
         return DraftRow(id=upload, expires=_expires(site, upload), problem=str(refused))
     except UsageRefused:
         return None
-    if _batch_of(site, principal, saved.key):
+    if submission.batch_under(site, principal, saved.key):
         return None
     arrived = Arrived(root, upload)
     own = saved.table if saved.objects is Objects.TABLE else None  # it has no prefix in the upload
@@ -276,7 +275,7 @@ def deposit(
         plan = _planned(site, upload, saved)
         rows = _rows(upload, plan, _arrived(site, principal, upload, plan))
         key = _key(saved, plan, rows) + (f"-{upload}" if again else "")
-        if bid := _batch_of(site, principal, key):
+        if bid := submission.batch_under(site, principal, key):
             return Deposited(bid=bid, again=True)
         described = _submission(principal, upload, saved, plan)
         plan.judge(site, profile, described)
@@ -292,25 +291,8 @@ def deposit(
                 "idempotency_key": key,
             }
         )
-        try:
-            done = submission.submit(site, principal, requested, _counts)
-        except UsageRefused as refused:
-            other = _batch_of(site, principal, key) if refused.code is codes.KEY_REUSED else None
-            if other is None:
-                raise
-            return Deposited(bid=other, again=True)  # made of another upload at this moment
+        done = submission.submit_same(site, principal, requested)
     return Deposited(bid=done.bid, again=done.again)
-
-
-def _counts(batch: Batch) -> bool:
-    """Whether the batch is the answer to the same deposit."""
-    return batch.status.status not in (BatchState.FAILED, BatchState.UPDATE_REPORTING, BatchState.DELETED)
-
-
-def _batch_of(site: Site, principal: Principal, key: str) -> str | None:
-    """The batch that was made under this key, if it counts."""
-    batch = batches.under_key(site.session, key, principal.identity) if key else None
-    return batch.bid if batch is not None and _counts(batch) else None
 
 
 def _arrived(site: Site, principal: Principal, upload: str, plan: DraftPlan) -> dict[str, UploadedFile]:

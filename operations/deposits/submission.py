@@ -17,7 +17,7 @@ from pipeline.outcome import Service, ServiceDown
 from pipeline.principal import Principal, Role
 from pipeline.records import Record, Submission, SubmissionType
 from pipeline.settings import accepted_jobs, limit_of
-from pipeline.states import BATCH
+from pipeline.states import BATCH, BatchState
 from zkstate.connection import server_facts
 from zkstate.fleet import outages
 from zkstate.queue import listings
@@ -169,3 +169,26 @@ def submit(
     batch, again = batches.submit_once(session, submission, prepare, counts)
     sent = batch.status.status is not BATCH.initial or site.follow(batch)
     return Submitted(bid=batch.bid, again=again, sent=sent)
+
+
+def submit_same(site: Site, principal: Principal, submission: Submission) -> Submitted:
+    """Submit under a key made of the content: the same content in another upload is the same deposit."""
+    key = submission.idempotency_key or ""
+    try:
+        return submit(site, principal, submission, _counts)
+    except UsageRefused as refused:
+        other = batch_under(site, principal, key) if refused.code is codes.KEY_REUSED else None
+        if other is None:
+            raise
+        return Submitted(bid=other, again=True)  # made of another upload
+
+
+def batch_under(site: Site, principal: Principal, key: str) -> str | None:
+    """The batch that was made under this key, if it counts."""
+    batch = batches.under_key(site.session, key, principal.identity) if key else None
+    return batch.bid if batch is not None and _counts(batch) else None
+
+
+def _counts(batch: Batch) -> bool:
+    """Whether the batch is the answer to the same deposit."""
+    return batch.status.status not in (BatchState.FAILED, BatchState.UPDATE_REPORTING, BatchState.DELETED)

@@ -6,6 +6,7 @@ import threading
 import time
 from base64 import urlsafe_b64encode
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from html import unescape
 from typing import Any
@@ -347,6 +348,29 @@ def test_a_file_that_is_deposited_by_the_form_is_kept_as_an_upload_of_the_deposi
     submitted = batches.load(web.context.session, bid).submission
     assert re.fullmatch(r"upload:[0-9a-f]+/photo\.tif", submitted.payload_url)
     assert (submitted.owner, submitted.erc_what) == ("token:danc", "A photo")
+
+
+@pytest.mark.parametrize("file", [b"light" * 1000, None])
+def test_a_form_that_is_sent_twice_by_a_double_click_or_again_is_one_deposit(
+    web: Web, file: bytes | None
+) -> None:
+    dana = browser(web, Role.DEPOSITOR, f"dane{bool(file)}", ["demo"])
+    (form,) = re.findall('name="form" value="([^"]+)"', dana.open("/deposits/new"))
+
+    def send(title: str) -> str:
+        fields = {"collection": "demo", "form": form, "title": title}
+        if file is None:
+            answer = dana.send("/deposits", **fields, url="http://example.org/photo.tif")
+        else:
+            answer = dana.send_file("/deposits", "photo.tif", file, **fields)
+        return answer.url.rpartition("/")[2]
+
+    with ThreadPoolExecutor(2) as pool:
+        clicks = set(pool.map(send, ["A photo"] * 2))
+
+    assert len(clicks) == 1
+    assert send("A photo") in clicks
+    assert send("Another title") not in clicks
 
 
 def test_a_file_for_a_foreign_collection_is_refused_and_leaves_nothing(web: Web) -> None:

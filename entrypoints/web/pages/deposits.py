@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from hashlib import sha256
+from secrets import token_hex
 from types import MappingProxyType
 from typing import Annotated
 
@@ -110,10 +113,14 @@ class Mistake(ValueError):
 def _deposit(
     web: WebContext, caller: Principal, fields: Mapping[str, str], file: UploadFile | None
 ) -> submission.Submitted:
-    """Submit the form; removes the upload if no batch is created from it, unless a field can be corrected."""
+    """Submit the form; removes the upload if no batch is created from it, unless a field can be corrected.
+
+    The same form sent twice, by a double click or after a lost answer, is one deposit.
+    """
     upload = uploads.begin_upload(web.site, caller).id if file else ""
     try:
-        received = _receive(web, caller, upload, file) if file else fields.get("received", "")
+        arrived = _receive(web, caller, upload, file) if file else None
+        received = UploadAddress(upload, arrived.name).url if arrived else fields.get("received", "")
         try:
             if file and not fields.get("kind"):
                 _ask_about_table(file)
@@ -124,13 +131,17 @@ def _deposit(
             first = error.errors(include_url=False)[0]
             field = _FIELD_OF.get(str(first["loc"][0]) if first["loc"] else "", "url")
             raise Mistake(first["msg"].removeprefix("Value error, "), field, received) from error
-        return submission.submit(web.site, caller, requested)
+        key = _key(fields, arrived.sha512 if arrived else requested.payload_url)
+        done = submission.submit_same(web.site, caller, requested.model_copy(update={"idempotency_key": key}))
     except Mistake:
         raise
     except BaseException:
         if upload:
             uploads.remove_unless_submitted(web.site, caller, upload)
         raise
+    if upload and done.again:
+        uploads.remove_unless_submitted(web.site, caller, upload)
+    return done
 
 
 _FIELD_OF = {
@@ -157,11 +168,18 @@ def _ask_about_table(file: UploadFile) -> None:
         )
 
 
-def _receive(web: WebContext, caller: Principal, upload: str, file: UploadFile) -> str:
-    """Store the file in the upload folder; returns its address."""
+def _receive(web: WebContext, caller: Principal, upload: str, file: UploadFile) -> UploadedFile:
+    """Store the file in the upload folder."""
     declared = Declared(name=file.filename or "file")
-    arrived = uploads.receive_file(web.site, caller, upload, declared, file.file)
-    return UploadAddress(upload, arrived.name).url
+    return uploads.receive_file(web.site, caller, upload, declared, file.file)
+
+
+def _key(fields: Mapping[str, str], content: str) -> str | None:
+    """The idempotency key of what was entered in this form; `content`: the digest, or the address."""
+    if not fields.get("form"):
+        return None
+    entered = sorted(item for item in fields.items() if item[0] != "received")
+    return f"form-{sha256(json.dumps([entered, content]).encode()).hexdigest()}"
 
 
 def _submission(caller: Principal, fields: Mapping[str, str], url: str) -> Submission:
@@ -226,6 +244,7 @@ def _form(
         can_mail=bool(site.settings.callback_secret.get_secret_value()),
         kinds=list(SubmissionType),
         fields=fields,
+        form=fields.get("form") or token_hex(8),
         received=names.name_in(fields.get("received", "")),
         problem=problem,
         wrong=wrong,
