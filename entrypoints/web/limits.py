@@ -27,7 +27,7 @@ from pipeline import codes
 from pipeline.attempt import Attempt, CheckedAttempt
 from pipeline.codes import Code
 from pipeline.errors import ArklineError, ServiceUnreachable
-from pipeline.outcome import AttemptOver
+from pipeline.outcome import AttemptOver, StepFailed
 from tasks.logs import log
 
 REQUESTS_PER_MINUTE = 1200
@@ -272,6 +272,10 @@ PLACE_CHECK = 0.1
 """Seconds between two attempts to get a place."""
 
 
+NO_ANSWER = (ServiceUnreachable, StepFailed)
+"""What a check of rights raises while the provider or the inventory does not answer."""
+
+
 class Rights:
     """The rights of one request's caller, while its work lasts."""
 
@@ -288,7 +292,7 @@ class Rights:
                 self._check()
             except InvalidToken as error:
                 self.lost = error
-            except ServiceUnreachable:
+            except NO_ANSWER:
                 return
         if self.lost is not None:
             raise AttemptOver(str(self.lost)) from self.lost

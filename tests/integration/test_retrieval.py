@@ -25,7 +25,9 @@ from requests.exceptions import ChunkedEncodingError, ConnectionError
 from sqlalchemy import QueuePool
 
 from entrypoints.cli import exit_codes
+from entrypoints.web import limits
 from entrypoints.web.retrieval import RETRIEVALS_OF_ONE
+from operations import tokens
 from operations.objects.objects import dissemination
 from pipeline.attempt import UNATTENDED
 from pipeline.description import premis
@@ -37,6 +39,7 @@ from pipeline.preservation.fixity import Pace
 from pipeline.principal import Role
 from pipeline.records import Job
 from pipeline.settings import Settings
+from tasks import stores
 from tasks.app import make_context
 from tests.support import cli, planting
 from tests.support.polling import eventually
@@ -381,6 +384,25 @@ def test_a_client_that_reads_slowly_holds_no_thread_and_no_connection(
             rest += piece
     assert rest.endswith(HUGE[-1000:].encode())
     eventually(lambda: web.context.retrievals.number == 0)
+
+
+def test_a_download_is_not_cut_while_the_inventory_is_away(
+    web: Web, scans: Caller, ark: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "VALID_SECONDS", 0.0)
+    monkeypatch.setattr(tokens, "REMEMBERED_SECONDS", 0.0)
+    stores.compare(web.context.session, web.context.settings)  # a missing inventory is not made again
+    inventory, away = (web.context.settings.data / name for name in ("inventory.sqlite", "away"))
+    rest = b""
+    with closing(reading(web, scans, path_of(ark, "huge.txt"))) as slow:
+        inventory.rename(away)
+        try:
+            while piece := slow.recv(1 << 20):
+                rest += piece
+        finally:
+            away.rename(inventory)
+
+    assert rest.endswith(HUGE.encode())
 
 
 def pools() -> list[QueuePool]:
