@@ -8,7 +8,7 @@ import base64
 import binascii
 import re
 from collections.abc import AsyncIterator, Mapping
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, suppress
 
 from fastapi.concurrency import contextmanager_in_threadpool
 from python_multipart import MultipartParser
@@ -21,6 +21,7 @@ from starlette.requests import Request
 
 from entrypoints.web.authentication import check_again
 from entrypoints.web.context import WebContext, context_of
+from entrypoints.web.limits import NO_ANSWER
 from entrypoints.web.middleware import LIMIT
 from operations.deposits import uploads
 from operations.deposits.uploads import Unfinished
@@ -126,11 +127,17 @@ async def receive(  # noqa: PLR0913 - a request has these parts
                 pass
             async for piece in pieces(request):
                 await run_in_threadpool(part.append, piece)
-            await run_in_threadpool(check_again, request, caller)
+            await run_in_threadpool(_check_still, request, caller)
             if complete:
                 return await run_in_threadpool(part.finish)
             await run_in_threadpool(part.pause)
             return Unfinished(name=declared.name, offset=part.offset, size=part.declared.size)
+
+
+def _check_still(request: Request, caller: Principal) -> None:
+    """As `check_again`. Without an answer, what has arrived stays: of an upload, nothing is deposited yet."""
+    with suppress(*NO_ANSWER):
+        check_again(request, caller)
 
 
 async def pieces(request: Request) -> AsyncIterator[bytes]:

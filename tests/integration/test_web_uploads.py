@@ -15,6 +15,7 @@ from pipeline.inventory.tokens import revoke_token
 from pipeline.principal import Role
 from pipeline.records import now
 from pipeline.settings import Settings
+from tasks import stores
 from tests.support.log_entries import log_entries
 from tests.support.polling import eventually
 from tests.support.web import Caller, Web, serving
@@ -178,6 +179,27 @@ def test_an_upload_whose_token_is_revoked_meanwhile_is_refused_at_its_end(
     answer = leaver.request("POST", "/v1/uploads?name=a.jpg", data=body(), headers=headers)
 
     assert (answer.status_code, answer.json()["code"]) == (401, "invalid-token")
+
+
+def test_an_upload_at_whose_end_the_inventory_is_away_has_arrived(
+    web: Web, ada: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tokens, "REMEMBERED_SECONDS", 0.0)
+    stores.compare(web.context.session, web.context.settings)  # a missing inventory is not made again
+    inventory, away = (web.context.settings.data / name for name in ("inventory.sqlite", "away"))
+
+    def body() -> Iterator[bytes]:
+        yield DATA
+        eventually(lambda: list(web.context.settings.uploads_folder.glob("*/*/parts/*/*")))
+        inventory.rename(away)
+        yield DATA
+
+    try:
+        answer = ada.request("POST", "/v1/uploads?name=a.jpg", data=body())
+    finally:
+        away.rename(inventory)
+
+    assert (answer.status_code, answer.json().get("complete")) == (201, True)
 
 
 def test_an_upload_takes_several_files_and_is_removed_by_its_owner(ada: Caller) -> None:
