@@ -5,6 +5,7 @@ a file beside the table.
 """
 
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
@@ -189,11 +190,16 @@ def read_table(data: bytes, name: str, choice: Choice, settings: Settings | None
         return calls.read_table(decoder, data, name, choice)
 
 
-def with_container_read(deposit: LocalDeposit, settings: Settings) -> LocalDeposit:
-    """Add the empty folders in the deposit's container; UsageRefused if the container cannot be read."""
+def with_container_read(deposit: LocalDeposit, settings: Settings | None = None) -> LocalDeposit:
+    """Add the empty folders in the deposit's container; UsageRefused if the container cannot be read.
+
+    `settings`: None if the limits of the site are not known here.
+    """
     if deposit.type is not SubmissionType.CONTAINER:
         return deposit
-    source, limits = deposit.source, (settings.object_files, settings.object_bytes)
+    source, limits = deposit.source, (sys.maxsize, sys.maxsize)
+    if settings is not None:
+        limits = settings.object_files, settings.object_bytes
     try:
         return replace(deposit, empty=folders_without_files(source, source.name, *limits))
     except StepFailed as unreadable:

@@ -364,6 +364,16 @@ def test_a_dry_run_of_a_damaged_container_refuses_it(settings: Settings, tmp_pat
     assert done.code != 0
 
 
+def test_a_damaged_container_is_refused_before_it_is_uploaded(settings: Settings, tmp_path: Path) -> None:
+    (tmp_path / "a.zip").write_bytes(b"PK\3\4 and no more")
+
+    done = arkline.run(settings, "submit", "--profile", "demo", str(tmp_path / "a.zip"))
+
+    assert "container 'a.zip' is damaged" in " ".join(done.err.split())
+    assert done.code != 0
+    assert not list(settings.uploads_folder.rglob("upload.json"))
+
+
 def test_a_dry_run_needs_the_right_to_submit(
     session: Session, settings: Settings, source: HttpSource
 ) -> None:

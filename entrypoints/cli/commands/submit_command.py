@@ -322,6 +322,8 @@ def _dry_run(submission: Submission, deposit: LocalDeposit | None, ask: int, *, 
 
 
 def _submit(submission: Submission, deposit: LocalDeposit | None, *, wait: bool, as_json: bool) -> None:
+    if deposit is not None:
+        local_deposit.with_container_read(deposit)  # before hours of an upload that would be refused
     with api.site() as site:
         if deposit is not None or submission.local_id or submission.primary_id:
             _note_known(dry_run_of_files(site, submission, deposit))
