@@ -125,8 +125,17 @@ def subscribe(site: Site, who: Principal, **asked: Any) -> SubscriptionView:
 def confirmed(site: Site, context: WorkerContext, who: Principal, **asked: Any) -> SubscriptionView:
     view = subscribe(site, who, mail=MAIL, **asked)
     deliver(context)
-    notifications.confirm(site, view.id, code_of(site.settings, view.id, "confirm"))
+    confirm(site, context, view.id, code_of(site.settings, view.id, "confirm"))
     return view
+
+
+def confirm(site: Site, context: WorkerContext, subscription_id: str, code: str) -> None:
+    """Confirm the address, and wait until the worker, which caches the subscriptions, has the news of it."""
+    notifications.confirm(site, subscription_id, code)
+    session = context.session()
+    eventually(
+        lambda: any(one.confirmed for one in subscriptions.known(session) if one.id == subscription_id)
+    )
 
 
 def shown(site: Site, subscription_id: str) -> SubscriptionView:
@@ -183,7 +192,7 @@ def test_nothing_but_the_question_is_mailed_before_the_address_is_confirmed(
     assert f"arkline notify confirm {view.id} {found[1]}" in text_of(asked)
     assert not shown(site, view.id).confirmed
 
-    notifications.confirm(site, view.id, found[1])
+    confirm(site, context, view.id, found[1])
     bid = ended_deposit(context, session)
     deliver(context)
 
