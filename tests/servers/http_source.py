@@ -205,9 +205,9 @@ class _Handler(Handler):
             self.site.requests.append(
                 Seen(self.command, path, dict(self.headers.items()), self.client_address)
             )
+            page = self.site.page(path)  # a request that a test has seen is answered as it was then
         with self.site.arrived:
             self.site.arrived.notify_all()
-        page = self.site.page(path)
         delay = page.delay if page is not None else 0
         if isinstance(delay, threading.Event):
             self.site.hold(delay)

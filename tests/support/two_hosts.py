@@ -72,7 +72,8 @@ def storage_facts(one: Host, two: Host, shared: Path) -> dict[str, object]:
     holding.stdout.readline()
     facts["a lock held by the other host"] = said(two, "flock", "-n", lock, "echo", "locked")
     holding.communicate("")
-    facts["a lock that was released"] = said(two, "flock", "-n", lock, "echo", "locked")
+    # the file system hears of the end of the other process a moment later
+    facts["a lock that was released"] = said(two, "flock", "-w", "30", lock, "echo", "locked")
     one.throttle.set(Trouble.FAILING, 60)
     facts["read while storage fails"] = said(one, "cat", file)
     facts["read by the other host meanwhile"] = said(two, "cat", file)

@@ -95,8 +95,9 @@ def kills(story: Story) -> None:
 def _killed_during_deposit(story: Story, victim: str, size: int) -> bool:
     """Whether the deposit of `size` objects, which is complete now, was not when containers were killed."""
     table = story.table(f"killed-{victim}-{size}", size)
+    running = _running(story.project, victim)
     batch = story.submit(table)
-    killed = _kill(story.project, victim)
+    killed = _kill(story.project, victim, running)
     story.project.wait_healthy({victim, "web"})
     story.await_ready()
     story.arkline("watch", batch)
@@ -104,15 +105,22 @@ def _killed_during_deposit(story: Story, victim: str, size: int) -> bool:
     return datetime.fromisoformat(json.loads(story.arkline("status", batch, "--json"))["since"]) > killed
 
 
-def _kill(project: Project, service: str) -> datetime:
+def _running(project: Project, service: str) -> dict[str, tuple[int, int]]:
+    """Process and restarts of each container of a service; the engine is slow to tell, so it is asked before."""
+    return {
+        name: (project.engine.inspect("container", name)["State"]["Pid"], project.restarts(name))
+        for name in project.containers(service)
+    }
+
+
+def _kill(project: Project, service: str, running: dict[str, tuple[int, int]]) -> datetime:
     """Kill the containers of a service, and wait until they run again; the time of the kill."""
-    before = {name: project.restarts(name) for name in project.containers(service)}
-    for name in before:
-        os.kill(project.engine.inspect("container", name)["State"]["Pid"], signal.SIGKILL)
+    for process, _ in running.values():
+        os.kill(process, signal.SIGKILL)
     killed = datetime.now(UTC)
     project.wait_until(
         "started again by the engine",
-        lambda project, _, container: project.restarts(container) > before[container],
+        lambda project, _, container: project.restarts(container) > running[container][1],
         [service],
     )
     return killed
