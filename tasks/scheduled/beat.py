@@ -106,6 +106,7 @@ def _recheck_provisioning(context: WorkerContext, session: Session, clock: Serve
                 continue
             reserved = space.reservations(session)
         _run_provisioning(context, session, jid)
+        session = context.session()  # a job that met a mistake has dropped it: those behind it do not wait
         reserved[jid] = space.reservation_of(session, jid) or 0
 
 

@@ -112,6 +112,25 @@ def test_a_failed_job_keeps_its_reservation_until_another_job_needs_the_room(
     assert audit(session) == ()
 
 
+def test_a_job_whose_run_meets_a_mistake_keeps_no_job_behind_it_waiting(
+    session: Session, small: Settings
+) -> None:
+    first, second = (waiting_job(session, small, 300) for _ in range(2))
+    history = paths.history(first.jid)
+    whole, _ = session.get(history)
+    session.zk.set(history, b"[]")  # a move of such a job fails
+    context = app.make_context(small)
+    own = context.session()
+
+    with single_flight(session, "recheck_provisioning") as clock:
+        assert clock is not None
+        beat.WORK["recheck_provisioning"](context, own, clock)
+
+    assert [state(session, job) for job in (first, second)] == [JobState.PROVISIONING, JobState.DOWNLOADING]
+    context.drop_session()
+    session.zk.set(history, whole)
+
+
 def test_a_job_that_was_resumed_meanwhile_keeps_its_reservation_and_its_content(
     session: Session, small: Settings
 ) -> None:
