@@ -29,6 +29,7 @@ from tests.support.boards import job_page
 from tests.support.operators import ANN, downloading_job
 from zkstate import paths
 from zkstate.connection.session import Session
+from zkstate.errors import Corrupt
 from zkstate.fleet import holds, hosts, notes, outages
 from zkstate.fleet.holds import Hold
 from zkstate.queue import fairness, queue
@@ -219,6 +220,18 @@ def test_a_damaged_key_of_a_submission_keeps_no_batch_from_being_removed(
 
     assert session.children(paths.BATCHES) == []
     context.drop_session()
+
+
+def test_a_damaged_key_of_a_submission_is_named_to_who_uses_it(session: Session, damage: Damage) -> None:
+    keyed = planting.submission(idempotency_key="once")
+    batches.submit(session, keyed)
+    damage(paths.submission_key("once"))
+
+    with pytest.raises(Corrupt, match="submit under a new idempotency key"):
+        batches.submit(session, keyed)
+    with pytest.raises(Corrupt, match="submit under a new idempotency key"):
+        batches.under_key(session, "once", "")
+    assert session.children(paths.BATCHES) == ["bid0000000001"]
 
 
 def test_an_unreadable_hold_holds_until_somebody_ends_it(session: Session, damage: Damage) -> None:

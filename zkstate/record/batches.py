@@ -244,10 +244,19 @@ def key_path(submission: Submission) -> str:
 
 def under_key(session: Session, key: str, owner: str) -> Batch | None:
     """The last batch that was submitted under this owner's idempotency key, if it is still there."""
-    node = session.find(paths.submission_key(key, owner))
+    path = paths.submission_key(key, owner)
+    node = session.find(path)
     with suppress(Missing):
-        return load(session, node[0].decode()) if node else None
+        return load(session, _named(node[0], path)) if node else None
     return None
+
+
+def _named(data: bytes, path: str) -> str:
+    """The BID in the node of a key; Corrupt if it has none, as nobody knows what was submitted under it."""
+    bid = data.decode(errors="replace")
+    if not paths.owned(paths.BATCHES, [bid]):
+        raise codec.damaged(path, "does not name a batch: submit under a new idempotency key")
+    return bid
 
 
 def submitted_under(session: Session, submission: Submission) -> str | None:
@@ -263,17 +272,18 @@ def _under_key(session: Session, submission: Submission) -> tuple[str, int | Non
         return None
     node = session.find(path)
     if node is not None:
-        return node[0].decode(), node[1].version
+        return _named(node[0], path), node[1].version
     earlier = _submitted_by_0_1_0(session, submission) if submission.owner else None
     return (earlier, None) if earlier else None
 
 
 def _submitted_by_0_1_0(session: Session, submission: Submission) -> str | None:
     """The BID under a key without an owner, which belongs to the submitter that its submission names."""
-    node = session.find(paths.submission_key(submission.idempotency_key or ""))
+    path = paths.submission_key(submission.idempotency_key or "")
+    node = session.find(path)
     if node is None or not submission.owner.startswith(LOCAL):
         return None
-    bid = node[0].decode()
+    bid = _named(node[0], path)
     return bid if load(session, bid).submission.submitter == submission.submitter else None
 
 
