@@ -117,7 +117,7 @@ def check(  # noqa: PLR0913 - the options of one verb
         view = one.view()
         if view.complete and not view.unreachable and scope is not Scope.RECORD:
             notes.AUDIT.publish(site.session, LastAudit(at=now(), findings=view.left))
-    except Unreachable as away:  # what was compared and repaired before is told nevertheless
+    except Unreachable as away:  # what was compared and repaired before is reported nevertheless
         if not one.comparing:
             raise
         return one.view().model_copy(update={"unreachable": str(away)})

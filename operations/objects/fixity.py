@@ -122,7 +122,7 @@ def check_fixity(
     except (StepFailed, Unreachable) as away:
         if not (checked or unreadable):
             raise
-        problem = str(away)  # hours of reading are told nevertheless
+        problem = str(away)  # hours of reading are reported nevertheless
     return FixityRun(tuple(checked), tuple(unreadable), complete, problem)
 
 
