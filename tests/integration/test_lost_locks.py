@@ -2,8 +2,10 @@
 
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
+from kazoo.protocol.serialization import Delete, int_struct
 
 from pipeline import codes
 from pipeline.outcome import AttemptOver
@@ -40,6 +42,41 @@ def test_whoever_runs_alone_does_not_release_the_lock_of_another(session: Sessio
     with raises_code(codes.LOCK_LOST), locks.single_flight(session, "sweep"):
         session.ask(session.zk.set_async, LOCK, b"another holder")
     assert session.get(LOCK)[0] == b"another holder"
+
+
+def test_a_lock_whose_deletion_was_lost_on_the_way_stays_with_no_process_that_lives_on(
+    shaky: Session, session: Session, zookeeper_proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_mine = locks._is_mine
+
+    def lose_what_follows(*given: Any) -> bool:
+        monkeypatch.setattr(locks, "_is_mine", is_mine)
+        answer = is_mine(*given)
+        zookeeper_proxy.partition()
+        threading.Timer(0.5, zookeeper_proxy.cut).start()
+        return answer
+
+    with locks.single_flight(shaky, "sweep"):
+        monkeypatch.setattr(locks, "_is_mine", lose_what_follows)
+
+    assert session.exists(LOCK) is None
+
+
+def test_a_lock_that_was_deleted_although_the_answer_was_lost_is_not_in_doubt(
+    shaky: Session, session: Session, zookeeper_proxy: Proxy
+) -> None:
+    def reconnect() -> None:
+        assert zookeeper_proxy.swallowed.wait(30)
+        zookeeper_proxy.cut()
+
+    with locks.single_flight(shaky, "sweep"):
+        deletion = Delete(shaky.zk.chroot + LOCK, -1)
+        zookeeper_proxy.swallow_after(int_struct.pack(deletion.type) + deletion.serialize())
+        reconnecting = threading.Thread(target=reconnect)
+        reconnecting.start()
+
+    reconnecting.join()
+    assert session.exists(LOCK) is None
 
 
 def test_a_connection_whose_place_vanished_is_in_doubt(session: Session) -> None:

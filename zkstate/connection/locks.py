@@ -17,7 +17,7 @@ from zkstate import paths
 from zkstate.connection.clock import ServerClock, server_clock
 from zkstate.connection.session import BROKEN, Session
 from zkstate.connection.transaction import token
-from zkstate.errors import Unreachable
+from zkstate.errors import Unreachable, UserRefused
 
 GIVES_WAY = 2
 """Writes to a lock after which its attempt ends, and hands its job back."""
@@ -179,16 +179,27 @@ def drop(session: Session, path: str, mark: str) -> None:
     """Delete the lock; Unreachable with `lock-lost` if the record that answers has no such lock.
 
     A session can survive the replacement of the record. If the data with the lock come back, the lock would
-    stay for as long as this process lives: so the caller has to drop its session.
+    stay for as long as this process lives: so the caller has to drop its session. A web process does not: a
+    deletion that was not confirmed is repeated for as long as the session can have the lock.
     """
-    try:
-        if _is_mine(session, path, mark):
+    deadline = time.monotonic() + max(session.timeout, session.answer_timeout)
+    in_doubt = False
+    while True:
+        try:
+            if not _is_mine(session, path, mark):
+                break
             session.zk.delete_async(path).get(timeout=session.answer_timeout)
+        except NoNodeError:
+            break
+        except UserRefused:
+            raise
+        except (Unreachable, *BROKEN) as error:
+            in_doubt = in_doubt or not isinstance(error, Unreachable)
+            if not session.wait_connected(deadline):
+                raise session.unreachable() from error
+        else:
             return
-    except NoNodeError:
-        pass
-    except BROKEN as error:
-        raise session.unreachable() from error
-    raise Unreachable(
-        f"the lock {path} is gone: the session was lost, or another record answers", code=codes.LOCK_LOST
-    )
+    if not in_doubt:
+        raise Unreachable(
+            f"the lock {path} is gone: the session was lost, or another record answers", code=codes.LOCK_LOST
+        )
