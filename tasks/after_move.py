@@ -114,7 +114,9 @@ def clean_up_completed(session: Session, working: Path, attempt: Attempt = UNATT
         attempt.check()
         try:
             job = jobs.load(session, jid)
-            if _remove_folder_of(job, working):
+            if not is_done(job.status.status):  # by damage: the check of the record reports the entry
+                log().error("not cleaned up: the job is not completed", jid=jid, state=job.status.status)
+            elif _remove_folder_of(job, working):
                 jobs.clean_up(session, job)
                 done += 1
         except (Missing, Corrupt) as error:

@@ -206,6 +206,25 @@ def test_scheduled_work_removes_the_folder_that_a_crash_left_of_a_completed_job(
     context.drop_session()
 
 
+def test_a_stray_entry_among_the_completed_jobs_costs_no_job_its_folder(
+    session: Session, settings: Settings
+) -> None:
+    context = make_context(settings)
+    _, (ended,) = completed_batch(session, 1)
+    working = planting.job_in(session, JobState.PROCESSING)
+    stray = paths.queue_entry(JobState.COMPLETED, working.priority, working.jid)
+    session.ensure_node(stray)
+    orphan, folder = (settings.working / working.bid / jid for jid in (ended, working.jid))
+    for path in (orphan, folder):
+        path.mkdir(parents=True)
+
+    beat.WORK["clean_up_jobs"](context, session, later(session, 0))
+
+    assert (orphan.exists(), folder.exists()) == (False, True)
+    session.zk.delete(stray)
+    context.drop_session()
+
+
 def test_a_folder_that_cannot_be_removed_keeps_no_other_from_being_removed(
     session: Session, settings: Settings
 ) -> None:

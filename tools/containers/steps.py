@@ -106,7 +106,7 @@ def _killed_during_deposit(story: Story, victim: str, size: int) -> bool:
 
 
 def _running(project: Project, service: str) -> dict[str, tuple[int, int]]:
-    """Process and restarts of each container of a service; the engine is slow to tell, so it is asked before."""
+    """Process and restarts of each container of a service, read before the deposit: the engine is slow."""
     return {
         name: (project.engine.inspect("container", name)["State"]["Pid"], project.restarts(name))
         for name in project.containers(service)
