@@ -198,6 +198,8 @@ def start_in_background(config: StackConfig) -> StackInfo:
     deadline = time.monotonic() + START_SECONDS
     while (info := read_info(home)) is None:
         if child.poll() is not None:
+            if (pid := running_pid(home)) is not None:  # it was started at the same moment
+                raise stack_running(home, pid, config.stop_command)
             raise ArklineError(
                 f"the stack did not start; the log {log}:\n{log.read_text()}", code=codes.STACK_FAILED
             )

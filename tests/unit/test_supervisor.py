@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from entrypoints.stack import child, home
+from entrypoints.stack import child, home, stack
 from entrypoints.stack.child import HOST, RESTARTS, Command, Process
 from entrypoints.stack.home import (
     StackInfo,
@@ -420,6 +420,19 @@ def test_a_stack_whose_pages_have_no_port_is_not_started(tmp_path: Path) -> None
             running(config, signals),
         ):
             pytest.fail("it was started")
+
+
+def test_of_two_stacks_that_start_at_once_in_the_background_one_says_that_the_other_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = iter([None])
+    monkeypatch.setattr(stack, "running_pid", lambda folder: next(before, running_pid(folder)))
+
+    with (
+        lock_home(tmp_path, "stop it"),
+        raises_code(codes.STACK_RUNNING, match=f"process {os.getpid()}"),
+    ):
+        stack.start_in_background(StackConfig(tmp_path))
 
 
 def test_a_new_stack_has_a_profile_that_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
