@@ -231,4 +231,7 @@ def ensure_profiles(config: StackConfig) -> None:
     """Copy the sample profiles to a new home, where people edit them and add their own."""
     folder = config.home / "profiles"
     if not {**os.environ, **config.environment}.get("ARKLINE_PROFILES") and not folder.exists():
-        shutil.copytree(SAMPLE_PROFILES, folder)
+        draft = folder.with_name(f"{folder.name}.new")
+        shutil.rmtree(draft, ignore_errors=True)  # of a start that ended here
+        shutil.copytree(SAMPLE_PROFILES, draft)
+        draft.rename(folder)

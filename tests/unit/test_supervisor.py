@@ -444,6 +444,25 @@ def test_a_new_stack_has_a_profile_that_works(tmp_path: Path, monkeypatch: pytes
     assert Profiles(tmp_path / "home" / "profiles").get("demo").naan == "99999"
 
 
+def test_a_start_that_ended_while_it_copied_the_profiles_is_made_up_for_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("ARKLINE_PROFILES", raising=False)
+    config = StackConfig(home=tmp_path / "home")
+    cut = tmp_path / "cut"
+    cut.mkdir()
+    (cut / "demo.yaml").symlink_to(tmp_path / "nowhere")
+    with monkeypatch.context() as first:
+        first.setattr(stack, "SAMPLE_PROFILES", cut)
+        with pytest.raises(OSError, match="nowhere"):
+            ensure_profiles(config)
+
+    ensure_profiles(config)
+
+    assert Profiles(tmp_path / "home" / "profiles").get("demo").naan == "99999"
+    assert [path.name for path in (tmp_path / "home").iterdir()] == ["profiles"]
+
+
 def test_the_stack_of_another_user_is_not_advised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
