@@ -195,9 +195,9 @@ def _report(attempt: Attempt[Batch]) -> Batch:
     sent = SentReport(number=due.number, at=due.reported_at, report=due, text=report_text(mail))
     keep_report(inventory, batch.bid, sent)
     attempt.guard.check()
-    if profile.sends_report:
-        context.clients().mailer.send(mail)
-    return _end(attempt, replace(composed, report=due), known_after(due, since))
+    refused = context.clients().mailer.send(mail) if profile.sends_report else ""
+    message = _joined(due.message, refused and f"the report was sent, but {refused}")
+    return _end(attempt, replace(composed, report=due), known_after(due, since), message)
 
 
 def _fail_report(attempt: Attempt[Batch], failure: StepFailed) -> Batch:

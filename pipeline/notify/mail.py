@@ -36,8 +36,11 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9._@-]")
 
 
 class Mailer(Protocol):
-    def send(self, message: EmailMessage) -> None:
-        """Deliver the message. In an outbox, messages with the same Message-ID are one file."""
+    def send(self, message: EmailMessage) -> str:
+        """Deliver the message; returns who did not get it and why, empty if all did.
+
+        In an outbox, messages with the same Message-ID are one file.
+        """
 
 
 class OutboxMailer:
@@ -49,7 +52,7 @@ class OutboxMailer:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def send(self, message: EmailMessage) -> None:
+    def send(self, message: EmailMessage) -> str:
         target = self.folder / f"{_file_name(message)}.eml"
         draft = self.folder / f".{uuid.uuid4().hex}.draft"
         try:
@@ -62,6 +65,7 @@ class OutboxMailer:
         except OSError as error:
             problem = f"mail cannot be written to the outbox {target}: {error.strerror}"
             raise ServiceDown(Service.MAIL, problem, of_host=True) from error
+        return ""
 
 
 def _file_name(message: EmailMessage) -> str:
@@ -93,16 +97,19 @@ class SmtpMailer:
         return f"the mail server {self.host}:{self.port}"
 
     @fault_of(Service.MAIL)
-    def send(self, message: EmailMessage) -> None:
+    def send(self, message: EmailMessage) -> str:
         if not any(message.get_all(name) for name in ("To", "Cc", "Bcc")):
-            return
+            return ""
         try:
             refused = self._deliver(message)
         except (OSError, smtplib.SMTPException) as error:
             raise self._failure(error) from error
-        if refused:
-            # A failure would send the message again to recipients who already have it.
-            _log.warning("%s refused some recipients: %s", self._server, _recipients(refused))
+        if not refused:
+            return ""
+        # A failure would send the message again to recipients who already have it.
+        problem = f"{self._server} refused some recipients: {_recipients(refused)}"
+        _log.warning("%s", problem)
+        return problem
 
     @fault_of(Service.MAIL)
     def check(self) -> None:

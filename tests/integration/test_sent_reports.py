@@ -26,11 +26,13 @@ from tasks import retention
 from tasks.app import make_context
 from tasks.batch import REPORT
 from tasks.worker_context import WorkerContext
+from tests.component.test_smtp import Serve, serve  # noqa: F401 - a fixture
 from tests.integration.test_retention import later
 from tests.support import planting
 from tests.support.attempts import work_on
 from tests.support.operators import ANN
 from tests.support.outbox import letters
+from tests.support.step_context import collection
 from zkstate.connection.session import Session
 from zkstate.record import batches, jobs, record
 from zkstate.record.journal import Stamp
@@ -67,7 +69,7 @@ class FaultyMailer:
     sends: bool
     fault: BaseException
 
-    def send(self, message: EmailMessage) -> None:
+    def send(self, message: EmailMessage) -> str:
         if self.sends:
             self.mailer.send(message)
         raise self.fault
@@ -97,6 +99,31 @@ def a_batch_to_report(session: Session, context: WorkerContext) -> tuple[Batch, 
     reporting = batches.finish_if_ended(session, bid, "test")
     assert reporting is not None
     return reporting, failed
+
+
+def test_the_batch_says_which_recipients_of_its_report_the_mail_server_refused(
+    session: Session,
+    settings: Settings,
+    tmp_path: Path,
+    serve: Serve,  # noqa: F811
+) -> None:
+    postbox, port = serve()
+    postbox.refuse["bob@example.org"] = "550 no such user"
+    changes = {"profiles": tmp_path / "profiles", "smtp_host": "127.0.0.1", "smtp_port": port}
+    context = make_context(settings.model_copy(update=changes))
+    collection(context.settings, notification=["ann@example.org", "bob@example.org"])
+    batch, _ = a_batch_to_report(session, context)
+
+    work_on(context, record.ticket(batch), REPORT)
+    context.drop_session()
+
+    reported = batches.load(session, batch.bid)
+    assert [sent.rcpt_tos for sent in postbox.taken] == [["ann@example.org"]]
+    assert reported.status.status is BatchState.FAILED
+    assert "refused some recipients: bob@example.org (550 no such user)" in reported.status.message
+    assert reported.history[-1].message == reported.status.message
+    assert reported.report is not None
+    assert reported.report.mailed
 
 
 @pytest.mark.parametrize("sends", [False, True])
