@@ -373,6 +373,16 @@ def test_a_form_that_is_sent_twice_by_a_double_click_or_again_is_one_deposit(
     assert send("Another title") not in clicks
 
 
+def test_who_sends_a_form_after_the_login_has_ended_learns_that_nothing_was_done(web: Web) -> None:
+    dana = browser(web, Role.DEPOSITOR, "danf", ["demo"])
+    dana.send("/logout")
+
+    answer = dana.send("/deposits", collection="demo", url="http://example.org/photo.tif")
+
+    assert "nothing was done with what you sent" in answer.text
+    assert "nothing was done" not in dana.open("/login")
+
+
 def test_a_file_for_a_foreign_collection_is_refused_and_leaves_nothing(web: Web) -> None:
     dana = browser(web, Role.DEPOSITOR, "dand", ["demo"])
 

@@ -11,6 +11,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from fastapi.routing import APIRoute
 
 from entrypoints.web.authentication import (
+    SAFE_METHODS,
     NotAuthenticated,
     check_same_origin,
     clear_login,
@@ -52,6 +53,9 @@ WAIT = (
 """Shown to depositors, who cannot start a server."""
 
 
+NOT_DONE = "Your login had ended, and nothing was done with what you sent: log in, then send it again."
+
+
 class PageRoute(APIRoute):
     """A route that shows errors as pages, and redirects to the login if one is needed."""
 
@@ -91,8 +95,9 @@ def login_page(request: Request, next: str, problem: str = "", status: int = 200
 
 
 @router.get("/login")
-def show_login(request: Request, next: str = "/") -> HTMLResponse:
-    return login_page(request, next)
+def show_login(request: Request, next: str = "/", refused: bool = False) -> HTMLResponse:
+    """`refused`: what was sent last needs a login."""
+    return login_page(request, next, problem=NOT_DONE if refused else "")
 
 
 @router.post("/login")
@@ -156,10 +161,11 @@ def _device_page(request: Request, caller: Principal, code: str, answer: str = "
 
 
 def to_login(request: Request) -> Response:
-    """Redirect to the login, and then back to the same page; a form has to be sent again."""
-    path = request.url.path if request.method == "GET" else "/"
-    query = f"?{request.url.query}" if request.method == "GET" and request.url.query else ""
-    return RedirectResponse(f"/login?{urlencode({'next': path + query})}", status_code=303)
+    """Redirect to the login, and then back to the same page; it says that a form has to be sent again."""
+    if request.method not in SAFE_METHODS:
+        return RedirectResponse("/login?next=%2F&refused=true", status_code=303)
+    query = f"?{request.url.query}" if request.url.query else ""
+    return RedirectResponse(f"/login?{urlencode({'next': request.url.path + query})}", status_code=303)
 
 
 def error_page(request: Request, error: ArklineError) -> HTMLResponse:
