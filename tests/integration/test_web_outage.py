@@ -364,3 +364,20 @@ def test_a_form_that_is_sent_while_zookeeper_is_away_keeps_what_was_entered(
 
         assert (answer.status_code, 'value="South Mole"' in answer.text) == (422, True)
         zookeeper_proxy.accept()
+
+
+def test_a_file_that_a_form_brought_is_kept_while_zookeeper_is_away(
+    settings: Settings, zookeeper_proxy: Proxy
+) -> None:
+    with serving(settings.model_copy(update={"zk_hosts": zookeeper_proxy.hosts})) as web:
+        dana = browser(web, Role.DEPOSITOR, "dana", ["demo"])
+        answer = dana.send_file("/deposits", "mole.tif", b"light", collection="demo", digest="wrong")
+        (received,) = re.findall('name="received" value="([^"]+)"', answer.text)
+        zookeeper_proxy.refuse()
+
+        answer = dana.send("/deposits", collection="demo", received=received)
+
+        assert (answer.status_code, f'value="{received}"' in answer.text) == (422, True)
+        zookeeper_proxy.accept()
+        form = {"collection": "demo", "received": received}
+        eventually(lambda: "The repository has your deposit" in dana.send("/deposits", **form).text)

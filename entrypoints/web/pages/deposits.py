@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from hashlib import sha256
 from secrets import token_hex
 from types import MappingProxyType
@@ -31,6 +32,7 @@ from operations.deposits.resubmission import Corrections, FailedObject, Preview
 from operations.site import Site
 from operations.tokens import InvalidToken
 from pipeline import names
+from pipeline.codes import ErrorKind
 from pipeline.errors import ArklineError, UsageRefused
 from pipeline.names import UploadAddress, safe_name
 from pipeline.principal import Principal, Role
@@ -86,9 +88,9 @@ async def submit(request: Request, caller: PageCaller) -> Response:
             fields |= {name: value for name, value in parts.items() if isinstance(value, str)}
             given = parts.get("file")
             file = given if isinstance(given, UploadFile) and given.filename else None
-            await run_in_threadpool(check_again, request, caller)
+            check = partial(check_again, request, caller)
             done = await web.form_work.run(
-                request, caller.name, lambda _: _deposit(web, caller, fields, file)
+                request, caller.name, lambda _: _deposit(web, caller, fields, file, check)
             )
     except InvalidToken:
         raise
@@ -103,7 +105,8 @@ async def submit(request: Request, caller: PageCaller) -> Response:
 
 
 class Mistake(ValueError):
-    """A field of the form is invalid; `received`: the address of the file that has arrived."""
+    """The form has to be sent again, with another value in a field or once a service answers; `received`: the
+    address of the file that has arrived."""
 
     def __init__(self, message: str, field: str, received: str = "") -> None:
         super().__init__(message)
@@ -111,16 +114,24 @@ class Mistake(ValueError):
 
 
 def _deposit(
-    web: WebContext, caller: Principal, fields: Mapping[str, str], file: UploadFile | None
+    web: WebContext,
+    caller: Principal,
+    fields: Mapping[str, str],
+    file: UploadFile | None,
+    check: Callable[[], object],
 ) -> submission.Submitted:
-    """Submit the form; removes the upload if no batch is created from it, unless a field can be corrected.
+    """Submit the form; removes the upload if no batch is created from it, unless the form can be sent again:
+    a field is corrected, or a service answers again.
 
     The same form sent twice, by a double click or after a lost answer, is one deposit.
+    `check`: raises InvalidToken if the caller's rights have changed meanwhile.
     """
     upload = uploads.begin_upload(web.site, caller).id if file else ""
+    received = "" if file else fields.get("received", "")
     try:
-        arrived = _receive(web, caller, upload, file) if file else None
-        received = UploadAddress(upload, arrived.name).url if arrived else fields.get("received", "")
+        if file:
+            received = _receive(web, caller, upload, file)
+        check()
         try:
             if file and not fields.get("kind"):
                 _ask_about_table(file)
@@ -131,11 +142,13 @@ def _deposit(
             first = error.errors(include_url=False)[0]
             field = _FIELD_OF.get(str(first["loc"][0]) if first["loc"] else "", "url")
             raise Mistake(first["msg"].removeprefix("Value error, "), field, received) from error
-        key = _key(fields, arrived.sha512 if arrived else requested.payload_url)
+        key = _key(fields, _content(web, caller, requested.payload_url))
         done = submission.submit_same(web.site, caller, requested.model_copy(update={"idempotency_key": key}))
     except Mistake:
         raise
-    except BaseException:
+    except BaseException as error:
+        if received and isinstance(error, ArklineError) and error.error_kind is ErrorKind.UNREACHABLE:
+            raise Mistake(str(error), "", received) from error
         if upload:
             uploads.remove_unless_submitted(web.site, caller, upload)
         raise
@@ -168,10 +181,20 @@ def _ask_about_table(file: UploadFile) -> None:
         )
 
 
-def _receive(web: WebContext, caller: Principal, upload: str, file: UploadFile) -> UploadedFile:
-    """Store the file in the upload folder."""
+def _receive(web: WebContext, caller: Principal, upload: str, file: UploadFile) -> str:
+    """Store the file in the upload folder; returns its address."""
     declared = Declared(name=file.filename or "file")
-    return uploads.receive_file(web.site, caller, upload, declared, file.file)
+    arrived = uploads.receive_file(web.site, caller, upload, declared, file.file)
+    return UploadAddress(upload, arrived.name).url
+
+
+def _content(web: WebContext, caller: Principal, url: str) -> str:
+    """The digest of an upload's file, of which a second click makes another one; else the address."""
+    if not names.is_upload(url):
+        return url
+    address = names.parse_upload_url(url)
+    file = uploads.find_file(web.site, caller, address.upload, address.name)
+    return file.sha512 if isinstance(file, UploadedFile) else url
 
 
 def _key(fields: Mapping[str, str], content: str) -> str | None:
