@@ -186,6 +186,21 @@ def test_a_folder_is_dropped_with_what_is_in_its_folders(dora: Visitor, tmp_path
     expect(page.get_by_label("Title of row 3")).to_have_value("B")
 
 
+def test_fields_of_files_whose_names_differ_in_a_space_alone_have_descriptions_of_their_own(
+    dora: Visitor,
+) -> None:
+    dora.page.evaluate(DROP, ["a\u202eb c.txt", "a\u202eb_c.txt"])
+    fields = dora.page.get_by_label("File of row")
+    expect(fields).to_have_count(2)
+    described = [
+        dora.page.locator(f"[id='{field.get_attribute('aria-describedby')}']") for field in fields.all()
+    ]
+
+    for description in described:
+        expect(description).to_have_count(1)
+    assert len({description.inner_text() for description in described}) == 2
+
+
 def test_folders_whose_first_file_has_a_longer_path_than_a_name_may_have_are_previewed(dora: Visitor) -> None:
     deep = f"letters/{'1911-' * 40}/{'May-' * 40}/a.txt"
     dora.page.evaluate(DROP_FOLDERS, [deep, "photos/b.txt"])

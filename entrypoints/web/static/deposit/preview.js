@@ -53,8 +53,10 @@ function newRow(one, onValue, onConsent) {
   };
 }
 
+let made = 0;
+
 function input(key, field, label, onValue) {
-  const id = `value-${key}-${field}`.replace(/\s/g, "_");
+  const id = `value-${++made}`; // not of the key, a file's name: an id has no spaces
   const said = element("div", { id: `${id}-said` });
   const near = element("datalist", { id: `${id}-near` });
   const typed = element("input", {
