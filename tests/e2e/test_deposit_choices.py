@@ -201,6 +201,26 @@ def test_fields_of_files_whose_names_differ_in_a_space_alone_have_descriptions_o
     assert len({description.inner_text() for description in described}) == 2
 
 
+def test_who_deposits_again_after_a_lost_answer_is_led_to_the_batch_that_was_made(
+    dora: Visitor, web: Web
+) -> None:
+    page, made = dora.page, list[str]()
+
+    def lose(route: Route) -> None:
+        made.append(route.fetch().json()["bid"])
+        route.abort("connectionreset")
+
+    page.route("**/deposit", lose, times=1)
+    page.evaluate(DROP, ["lost.txt"])
+    deposit(page)
+    expect(page.get_by_text("The repository cannot be reached")).to_be_visible()
+
+    deposit(page)
+    page.wait_for_url(f"**/batches/{made[0]}")
+
+    dora.complaints.clear()  # of the network, and of the draft that cannot be changed any more
+
+
 def test_folders_whose_first_file_has_a_longer_path_than_a_name_may_have_are_previewed(dora: Visitor) -> None:
     deep = f"letters/{'1911-' * 40}/{'May-' * 40}/a.txt"
     dora.page.evaluate(DROP_FOLDERS, [deep, "photos/b.txt"])

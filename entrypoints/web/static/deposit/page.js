@@ -316,6 +316,10 @@ async function deposit(query = "") {
   } catch (error) {
     stop = null;
     busy(false);
+    if (error.code === "draft-submitted") { // the answer to an earlier click was lost
+      location.assign(`/batches/${(await request("GET", `/v1/drafts/${upload}?limit=1`)).bid}`);
+      return;
+    }
     if (error instanceof Problem && error.status !== 401) await attempt(save); // what is true now
     throw error;
   }
