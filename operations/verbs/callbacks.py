@@ -11,7 +11,7 @@ from datetime import datetime
 from operations.site import Site
 from operations.verbs.verbs import retry_stale
 from operations.visibility import in_sight, recorded_job, sees_fleet
-from pipeline.errors import UsageRefused
+from pipeline.errors import Action, Remedy, UsageRefused
 from pipeline.notify.callback import HttpCallback, callback_secrets_of
 from pipeline.outcome import Service, StepFailed
 from pipeline.principal import Interface, Principal, Role
@@ -105,10 +105,11 @@ def deliver(site: Site, principal: Principal, jid: str, *, reason: str = "") -> 
     if state not in (JobState.COMPLETED, JobState.FAILED):
         raise UsageRefused(f"{jid} is {state}: a callback is delivered once a job is completed or has failed")
     if state is JobState.FAILED and job.status.last_successful_status is JobState.RECORDING:
-        raise UsageRefused(
-            f"the object of {jid} is stored, and its callback would say that the job failed: "
-            f"arkline resume {jid} delivers one that says COMPLETED"
+        stored = UsageRefused(
+            f"the object of {jid} is stored, and its callback would say that the job failed; one that says "
+            "that the object is stored is delivered if the job is resumed"
         )
+        raise stored.with_remedies(Remedy(Action.RESUME, jid))
     profile = batches.profile_of(session, site.profiles, job.bid, collection)
     with _only_one(session, f"callback-{jid}", f"the callback of {jid} is being delivered"):
         owed = callbacks.owed(session, jid, job.status.epoch) if state is JobState.FAILED else None

@@ -12,7 +12,7 @@ from entrypoints.web.limits import SECONDS
 from operations.site import Site
 from operations.verbs import callbacks as of_operators
 from operations.verbs.callbacks import CallbackAnswer
-from pipeline.errors import UsageRefused
+from pipeline.errors import Action, Remedy, UsageRefused
 from pipeline.notify import callback
 from pipeline.principal import Forbidden, Interface, Principal, Role
 from pipeline.records import Job, now
@@ -115,9 +115,10 @@ def test_a_job_that_is_stored_and_whose_callback_failed_is_reported_to_nobody_as
 ) -> None:
     job = planting.apply_event(session, planting.job_in(session, JobState.NOTIFY), Event.FAIL)
 
-    with pytest.raises(UsageRefused, match=f"arkline resume {job.jid}"):
+    with pytest.raises(UsageRefused, match=f"the object of {job.jid} is stored") as refused:
         deliver(site, job.jid)
 
+    assert refused.value.remedies == (Remedy(Action.RESUME, job.jid),)
     assert receiver.received == []
 
 
