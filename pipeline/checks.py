@@ -426,7 +426,7 @@ def installed(rule: CheckRule) -> type[Check] | None:
     except Exception as error:
         raise UsageRefused(
             f"the check {name} cannot be loaded: {_said(error)}; install a release of it that works, then "
-            "restart the worker"
+            "restart the processes of this host"
         ) from error
     if kind is None:
         return None
@@ -450,7 +450,7 @@ def configured(rule: CheckRule, kind: type[Check]) -> BaseModel | None:
     except Exception as error:
         raise UsageRefused(
             f"the settings of the check {rule.name} cannot be read: {_said(error)}; install a release of the "
-            "check that works, then restart the worker"
+            "check that works, then restart the processes of this host"
         ) from error
 
 

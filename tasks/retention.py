@@ -5,7 +5,6 @@ job needs.
 """
 
 import os
-import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -23,7 +22,7 @@ from pipeline.states import JOB, BatchState, Bucket, Event, JobState, Room
 from pipeline.steps.context import Clients
 from pipeline.uploads import writing
 from pipeline.working_storage import capacity
-from pipeline.working_storage.workspace import Holder, Workspace, folder_of, plan
+from pipeline.working_storage.workspace import REMOVED, Holder, Workspace, folder_of, plan, remove_renamed
 from tasks.after_move import remove_if_empty
 from tasks.logs import log
 from tasks.worker_context import WorkerContext
@@ -289,29 +288,14 @@ _STORED = frozenset(r.source for r in JOB.table if r.event is Event.SUCCEED and 
 downloads all of it again."""
 
 
-_REMOVED = ".removed"
-"""Suffix of what is being removed; a crash leaves it to the next removal."""
-
-
 def _content(folder: Path, *, stored: bool) -> list[Path]:
     """What is removed from a working directory; of a stored job only the folders with nearly all bytes."""
     with suppress(FileNotFoundError):
         large = {path.name for path in Workspace(folder, "").content}
         return [
-            path for path in folder.iterdir() if not stored or path.name in large or path.suffix == _REMOVED
+            path for path in folder.iterdir() if not stored or path.name in large or path.suffix == REMOVED
         ]
     return []
-
-
-def _remove(path: Path, token: str) -> None:
-    """Remove it under another name: a process that pauses here must not remove files of a later attempt."""
-    with suppress(OSError):  # of a full disk: it is removed under its own name
-        path = path.rename(path.with_name(f"{path.name}.{token}{_REMOVED}"))
-    if path.is_dir():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        with suppress(OSError):
-            path.unlink()
 
 
 def _empty(context: WorkerContext, session: Session, jid: str) -> None:
@@ -325,7 +309,7 @@ def _empty(context: WorkerContext, session: Session, jid: str) -> None:
             stored = job.status.last_successful_status in _STORED
             for content in _content(folder, stored=stored):
                 guard.check()
-                _remove(content, job.status.op)
+                remove_renamed(content, job.status.op)
             remove_if_empty(folder)
             remove_if_empty(folder.parent)
     except BaseException as error:

@@ -22,10 +22,12 @@ from pipeline.outcome import Service, ServiceDown
 from pipeline.records import Record, number_of
 from pipeline.storage.base import VersionEntry
 from pipeline.storage.factory import open_storage
+from tasks.logs import log
 from tasks.stores import compare, level_marks, stores_of
 from zkstate.care import copy, deployment
 from zkstate.care.deployment import join_missing
 from zkstate.connection.session import Session
+from zkstate.errors import Unreachable
 from zkstate.fleet import counters, notes
 from zkstate.fleet.notes import LastBackup
 from zkstate.fleet.scheduled import leader
@@ -82,6 +84,8 @@ class BackupView(Record):
     manifest: BackupManifest
     inventory_copied: bool
     """False if the inventory is in PostgreSQL, and pg_dump is not on this machine."""
+    noted: bool = True
+    """False if ZooKeeper did not answer at the end."""
 
 
 def back_up(site: Site, folder: Path, on_progress: Progress = lambda _: None) -> BackupView:
@@ -109,8 +113,13 @@ def back_up(site: Site, folder: Path, on_progress: Progress = lambda _: None) ->
     note = LastBackup(
         at=complete.began, host=socket.gethostname(), folder=str(folder.absolute()), inventory=copied
     )
-    notes.BACKUP.publish(site.session, note)
-    return BackupView(folder=folder, manifest=complete, inventory_copied=copied)
+    try:
+        notes.BACKUP.publish(site.session, note)
+        noted = True
+    except Unreachable as away:
+        log().warning("a backup was not noted in the record", folder=str(folder), message=str(away))
+        noted = False
+    return BackupView(folder=folder, manifest=complete, inventory_copied=copied, noted=noted)
 
 
 def _confirm(site: Site, known: Deployment | None = None) -> Deployment:

@@ -42,7 +42,7 @@ from pipeline.steps.expected_files import (
 )
 from pipeline.working_storage import mount
 from pipeline.working_storage.capacity import full_waits, in_units
-from pipeline.working_storage.workspace import DownloadedFile, Workspace
+from pipeline.working_storage.workspace import DownloadedFile, Workspace, remove_renamed
 
 EXPANSION = 200
 """Maximum ratio of a container's unpacked bytes to its own."""
@@ -145,7 +145,7 @@ def work(job: Job, context: StepContext) -> Done | Wait:
         workspace.write_downloaded(downloaded)
         sync_tree(workspace.producer, (workspace.downloaded, workspace.folder))
     # an attempt that is over may still write there; leftovers are removed with the working directory
-    shutil.rmtree(workspace.attempt.parent, ignore_errors=True)
+    remove_renamed(workspace.attempt.parent, job.status.op or "none")
     # before a person decides; the others' files are checked while they are processed, which holds no place
     # of a download
     judged = checks.before_storing(job, context, downloaded).judged if profile.review else NOTHING_FOUND

@@ -7,7 +7,9 @@ its ERC. A file named NAME.TOKEN.draft was never completed.
 """
 
 import os
+import shutil
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha512
 from pathlib import Path
@@ -61,6 +63,21 @@ class Draft:
     path: Path
     size: int
     sha512: str
+
+
+REMOVED = ".removed"
+"""Suffix of what is being removed; a crash leaves it to the next removal."""
+
+
+def remove_renamed(path: Path, token: str) -> None:
+    """Remove it under another name: a process that pauses here must not remove files of a later attempt."""
+    with suppress(OSError):  # of a full disk: it is removed under its own name
+        path = path.rename(path.with_name(f"{path.name}.{token}{REMOVED}"))
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with suppress(OSError):
+            path.unlink()
 
 
 def folder_of(job: Job, working: Path) -> Path:

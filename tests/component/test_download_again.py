@@ -1,8 +1,10 @@
 import itertools
 import json
 import os
+import shutil
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -266,6 +268,30 @@ def test_an_earlier_attempt_that_still_runs_changes_no_downloaded_file(
 
     assert outcome
     assert content_of(job) == {"big": other}
+
+
+def test_an_attempt_that_pauses_at_its_end_removes_nothing_of_a_later_attempt(
+    settings: Settings, source: HttpSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, remove = source.put("/a", b"bytes"), shutil.rmtree
+    paused, resumed = threading.Event(), threading.Event()
+
+    def pause(folder: Path, **options: Any) -> None:
+        paused.set()
+        assert resumed.wait(30)
+        remove(folder, **options)
+
+    monkeypatch.setattr(shutil, "rmtree", pause)
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(downloaded, job_of_file(settings, url), settings)
+        assert paused.wait(30)
+        later = Workspace.of(job_of_file(settings, url, op="attempt-2"), settings.working)
+        later.make_folder(later.attempt)
+        (later.attempt / "part").write_bytes(b"by")
+        resumed.set()
+        first.result()
+
+    assert (later.attempt / "part").read_bytes() == b"by"
 
 
 def test_a_file_that_nobody_listed_does_not_stay(settings: Settings, source: HttpSource) -> None:

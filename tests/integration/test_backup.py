@@ -6,7 +6,7 @@ import sqlite3
 import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from kazoo.protocol.states import ZnodeStat
@@ -16,6 +16,8 @@ from operations.checks.check import check
 from operations.checks.deployment import back_up, initialize, restore, restore_inventory
 from operations.checks.stores import MARGIN
 from operations.site import Site
+from pipeline import backup_files
+from pipeline.backup_files import BackupManifest
 from pipeline.deployment import OutdatedStore
 from pipeline.errors import ServiceUnreachable, UsageRefused
 from pipeline.inventory.copy import restore_inventory_copy
@@ -27,6 +29,7 @@ from pipeline.records import HistoryEntry, JobStatus
 from pipeline.settings import Settings
 from pipeline.states import BatchState, Bucket, Event, JobState
 from tasks.stores import ConfirmedStores, count_up
+from tests.servers.proxy import Proxy
 from tests.support import cli, planting
 from tests.support.operators import ANN
 from tests.support.recordings import ARK, recording
@@ -78,6 +81,33 @@ def test_the_drain_of_a_worker_is_in_a_backup(session: Session, settings: Settin
     restore(Site(settings, session), tmp_path / "backup", replace=True)
 
     assert holds.drained(session) == {"worker1@here": drain}
+
+
+def test_a_backup_at_whose_end_zookeeper_is_away_is_complete_and_says_that_it_was_not_noted(
+    session: Session,
+    settings: Settings,
+    zookeeper_proxy: Proxy,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    initialize(Site(settings, session))
+    batches.submit(session, a_submission())
+    publish = backup_files.publish
+
+    def then_away(*complete: Any) -> BackupManifest:
+        manifest = publish(*complete)
+        zookeeper_proxy.refuse()
+        return manifest
+
+    monkeypatch.setattr(backup_files, "publish", then_away)
+    through = settings.model_copy(update={"zk_hosts": zookeeper_proxy.hosts})
+    (done,) = cli.run_all(through, [["backup", str(tmp_path / "backup")]])
+    zookeeper_proxy.accept()
+
+    assert done.code == 0, done.err
+    assert "ZooKeeper did not answer when it was to be noted" in " ".join(done.err.split())
+    restore(Site(settings, session), tmp_path / "backup", replace=True)
+    assert session.children("/batches") == ["bid0000000001"]
 
 
 @pytest.mark.parametrize("present", ["none", "another"])

@@ -285,6 +285,6 @@ def test_the_command_line_lists_delivers_and_tests_callbacks(
     assert job.jid in listed.out
     assert "the receiver answered 200" in delivered.out
     assert again.json()["callbacks"] == []
-    assert "was sent a test callback (signed): the receiver answered 200" in tested.out
+    assert "took a test callback (signed): the receiver answered 200" in tested.out
     assert (refused.code, "answered 410" in refused.out) == (1, True)
     assert callbacks.names(session) == []

@@ -302,5 +302,6 @@ def _show(answer: CallbackAnswer, *, as_json: bool) -> None:
     else:
         what = f"the callback of {answer.jid}" if answer.jid else "a test callback"
         signed = "signed" if answer.signed else "not signed: there is no secret for this profile"
-        screen.say(f"{answer.receiver} was sent {what} ({signed}): {answer.message}")
+        took = "took" if answer.delivered else "did not take"
+        screen.say(f"{answer.receiver} {took} {what} ({signed}): {answer.message}")
     raise typer.Exit(int(not answer.delivered))

@@ -143,6 +143,12 @@ def backup(
     batches = humanize.counted(view.manifest.batches, "batch", "batches")
     screen.say(f"{view.folder}: {batches} and {jobs} of deployment {view.manifest.deployment.id}.")
     screen.say(f"The objects are in {view.manifest.storage}; replicate them by their own method.")
+    if not view.noted:
+        screen.note(
+            "The backup is complete. ZooKeeper did not answer when it was to be noted in the record, so "
+            "`arkline doctor` does not count it.",
+            "yellow",
+        )
     if not view.inventory_copied:
         screen.note(
             "The inventory is not in the backup, because pg_dump is not on this machine: copy it now, on a "

@@ -323,6 +323,7 @@ def _dry_run(submission: Submission, deposit: LocalDeposit | None, ask: int, *, 
 
 def _submit(submission: Submission, deposit: LocalDeposit | None, *, wait: bool, as_json: bool) -> None:
     if deposit is not None:
+        _note_reading(deposit)
         local_deposit.with_container_read(deposit)  # before hours of an upload that would be refused
     with api.site() as site:
         if deposit is not None or submission.local_id or submission.primary_id:
@@ -337,6 +338,17 @@ def _submit(submission: Submission, deposit: LocalDeposit | None, *, wait: bool,
         if wait:
             raise typer.Exit(watch_commands.wait_for(site, done.bid, as_json=as_json))
     screen.emit(done) if as_json else screen.say(done.bid)
+
+
+LONG_READING = 1 << 30
+"""Bytes of a container whose reading may take long: a compressed tar is unpacked for it."""
+
+
+def _note_reading(deposit: LocalDeposit) -> None:
+    if deposit.type is records.SubmissionType.CONTAINER:
+        size = deposit.source.stat().st_size
+        if size >= LONG_READING:
+            screen.note(f"reading {deposit.source.name}, {capacity.in_units(size)}, before it is sent", "dim")
 
 
 HIDDEN_NAMED = 3
