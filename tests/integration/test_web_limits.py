@@ -46,7 +46,7 @@ from tests.support import planting
 from tests.support.manifests import BATCH, FILES, manifest
 from tests.support.operators import ANN
 from tests.support.polling import eventually
-from tests.support.web import OWN_FORM, Caller, Web, serving
+from tests.support.web import OWN_FORM, Caller, Web, parts_of_uploads, serving
 from zkstate.record import jobs
 
 T = TypeVar("T")
@@ -486,7 +486,7 @@ def test_an_upload_that_is_cut_is_removed_in_a_thread_beside_the_loop(
 ) -> None:
     """Many that end together would keep every other request waiting."""
     on_the_loop: list[bool] = []
-    remove = shutil.rmtree
+    remove, before = shutil.rmtree, parts_of_uploads(web)
 
     def removed(*arguments: Any, **options: Any) -> None:
         on_the_loop.append(_is_on_the_loop())
@@ -498,7 +498,7 @@ def test_an_upload_that_is_cut_is_removed_in_a_thread_beside_the_loop(
             "POST /v1/uploads?name=a.jpg HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n"
             f"Authorization: Bearer {mallory.token}\r\n\r\nx".encode()
         )
-        eventually(lambda: list(web.context.settings.uploads_folder.glob("*/*/parts/*/*")))
+        eventually(lambda: parts_of_uploads(web) - before)
 
     eventually(lambda: len(on_the_loop) >= 2)
     assert not any(on_the_loop)

@@ -18,7 +18,7 @@ from pipeline.settings import Settings
 from tasks import stores
 from tests.support.log_entries import log_entries
 from tests.support.polling import eventually
-from tests.support.web import Caller, Web, serving
+from tests.support.web import Caller, Web, parts_of_uploads, serving
 
 DATA = b"lighthouse" * 200_000
 
@@ -188,9 +188,11 @@ def test_an_upload_at_whose_end_the_inventory_is_away_has_arrived(
     stores.compare(web.context.session, web.context.settings)  # a missing inventory is not made again
     inventory, away = (web.context.settings.data / name for name in ("inventory.sqlite", "away"))
 
+    before = parts_of_uploads(web)
+
     def body() -> Iterator[bytes]:
         yield DATA
-        eventually(lambda: list(web.context.settings.uploads_folder.glob("*/*/parts/*/*")))
+        eventually(lambda: parts_of_uploads(web) - before)
         inventory.rename(away)
         yield DATA
 
@@ -199,7 +201,7 @@ def test_an_upload_at_whose_end_the_inventory_is_away_has_arrived(
     finally:
         away.rename(inventory)
 
-    assert (answer.status_code, answer.json().get("complete")) == (201, True)
+    assert (answer.status_code, answer.json().get("complete")) == (201, True), answer.text
 
 
 def test_an_upload_takes_several_files_and_is_removed_by_its_owner(ada: Caller) -> None:

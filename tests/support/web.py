@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from html import unescape
+from pathlib import Path
 from typing import Any
 
 import requests
@@ -141,3 +142,8 @@ class Browser:
 
 def browser(web: Web, role: Role, name: str, collections: list[str] | None = None) -> Browser:
     return Browser(web, web.caller(role, collections, name=name).token)
+
+
+def parts_of_uploads(web: Web) -> set[Path]:
+    """The unfinished files of all uploads, those of earlier tests included."""
+    return set(web.context.settings.uploads_folder.glob("*/*/parts/*/*"))
