@@ -160,7 +160,7 @@ def test_the_audit_is_of_files_that_there_are(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("cores", "arguments", "processes"),
-    [(1, [], "3"), (2, ["-k", "nothing"], "6"), (3, ["tests/unit"], "6"), (64, [], "6")],
+    [(1, [], "2"), (2, ["-k", "nothing"], "4"), (3, ["tests/unit"], "6"), (64, [], "6")],
 )
 def test_tests_run_in_several_processes(cores: int, arguments: list[str], processes: str) -> None:
     assert spread_over(cores, arguments)[:2] == ("-n", processes)

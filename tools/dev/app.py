@@ -29,7 +29,7 @@ app = typer.Typer(
 )
 console = Console(stderr=True, highlight=False, soft_wrap=True)
 
-A_CORE, MOST_PROCESSES = 3, 6
+A_CORE, MOST_PROCESSES = 2, 6
 
 Home = Annotated[Path, typer.Option(help="The folder of the stack.")]
 
@@ -60,7 +60,7 @@ def test(context: typer.Context) -> None:
 def spread_over(cores: int, arguments: Sequence[str]) -> tuple[str, ...]:
     """Pytest's options for several processes; none if the arguments set the number or need one process.
 
-    A process starts its own servers and workers, which mostly wait: three for each core.
+    A process starts its own servers and workers, which mostly wait: two for each core.
     """
     if any(
         argument.startswith(("-n", "--numprocesses", "--pdb", "--collect-only")) for argument in arguments
