@@ -55,7 +55,10 @@ class DamagedNode(BaseModel):
         return cls(path=path, size=len(data), sha256=sha256(data).hexdigest(), excerpt=text)
 
 
-Name = Annotated[str, StringConstraints(min_length=1, max_length=255)]
+NAME_LENGTH = 255
+"""Maximum characters of a name."""
+
+Name = Annotated[str, StringConstraints(min_length=1, max_length=NAME_LENGTH)]
 Text = Annotated[str, StringConstraints(max_length=4000)]
 Priority = Annotated[int, Field(ge=0, le=99)]
 DEFAULT_PRIORITY = 5
@@ -430,7 +433,7 @@ class Batch(Record):
 
     @property
     def failure(self) -> tuple[str, FailureCause | None]:
-        """Why the split failed; the status may have instead what the report has waited for since."""
+        """Message and cause of the failed split; the status may have those of a later wait of the report."""
         entry, status = self.failed, self.status
         if status.kind is None or entry is None or entry.via:
             return (status.message if status.kind else ""), status.failure_cause

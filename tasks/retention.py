@@ -289,7 +289,7 @@ downloads all of it again."""
 
 
 def _content(folder: Path, *, stored: bool) -> list[Path]:
-    """What is removed from a working directory; of a stored job only the folders with nearly all bytes."""
+    """The files and folders to remove; of a stored job, only the folders with nearly all bytes."""
     with suppress(FileNotFoundError):
         large = {path.name for path in Workspace(folder, "").content}
         return [

@@ -135,7 +135,7 @@ async def receive(  # noqa: PLR0913 - a request has these parts
 
 
 def _check_still(request: Request, caller: Principal) -> None:
-    """As `check_again`. Without an answer, what has arrived stays: of an upload, nothing is deposited yet."""
+    """Like `check_again`, but bytes that have arrived are kept while nobody answers: no deposit has begun."""
     with suppress(*NO_ANSWER):
         check_again(request, caller)
 

@@ -387,7 +387,7 @@ def _of_batch(batch: BatchRead) -> dict[str, object]:
 
 
 def _size(declared: int | None) -> int | None:
-    """None for a size that no file has: earlier releases accepted it, and SQLite cannot hold each."""
+    """None for a size that no file can have: earlier releases accepted any, and SQLite has 64 bits."""
     return declared if declared is not None and declared <= LARGEST_FILE else None
 
 

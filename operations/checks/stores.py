@@ -247,7 +247,7 @@ def _other_digest(search: Search, entry: Entered, stored: VersionEntry) -> str:
 
 
 class _Content:
-    """The bytes of an object in storage; those that its versions share are read once."""
+    """Compares the stored bytes of one object; bytes that its versions share are read once."""
 
     def __init__(self, search: Search, ark: str) -> None:
         self._search = search

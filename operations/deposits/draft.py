@@ -37,7 +37,7 @@ from pipeline.manifests.checkm import ManifestError, Row
 from pipeline.names import UploadAddress, is_upload, quote_name
 from pipeline.principal import Forbidden, Principal, Role
 from pipeline.profiles.profile import Profile, ProfileError
-from pipeline.records import Record, Submission, SubmissionType
+from pipeline.records import NAME_LENGTH, Record, Submission, SubmissionType
 from pipeline.tables.content import Choice, TableContent
 from pipeline.uploads import draft, stored, writing
 from pipeline.uploads.draft import Arrived, Draft, DraftFile, DraftRefused, Objects, SavedDraft
@@ -49,9 +49,6 @@ DRAFTS, LOOKED_AT = 50, 500
 
 LOOKED_BYTES = 64 << 20
 """Maximum bytes of the drafts that are read for a list, a second of a thread; a draft has half at most."""
-
-NAME_LENGTH = 255
-"""Maximum characters of a deposit's name."""
 
 NAMED = 500
 """Maximum files or values that a refused deposit names."""

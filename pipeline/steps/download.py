@@ -145,7 +145,7 @@ def work(job: Job, context: StepContext) -> Done | Wait:
         workspace.write_downloaded(downloaded)
         sync_tree(workspace.producer, (workspace.downloaded, workspace.folder))
     # an attempt that is over may still write there; leftovers are removed with the working directory
-    remove_renamed(workspace.attempt.parent, job.status.op or "none")
+    remove_renamed(workspace.attempt.parent, workspace.attempt.name)
     # before a person decides; the others' files are checked while they are processed, which holds no place
     # of a download
     judged = checks.before_storing(job, context, downloaded).judged if profile.review else NOTHING_FOUND

@@ -19,7 +19,7 @@ from pipeline import codes
 from pipeline.codes import Code
 from pipeline.errors import UsageRefused
 from pipeline.file_system import write_whole
-from pipeline.records import AgreedVersions, Count, Name, Record, Text, now
+from pipeline.records import NAME_LENGTH, AgreedVersions, Count, Name, Record, Text, now
 from pipeline.uploads import stored, writing
 
 LIMIT = 32 << 20
@@ -65,7 +65,7 @@ class DraftFile(Record):
 class Draft(Record):
     """What is to be deposited, as the depositor says."""
 
-    name: str = Field("", max_length=255, description="The deposit's name.")
+    name: str = Field("", max_length=NAME_LENGTH, description="The deposit's name.")
     profile: Name = Field(description="The collection's profile.", examples=["demo"])
     objects: Objects
     files: tuple[DraftFile, ...] = Field((), description="If left out, those of the saved draft stay.")

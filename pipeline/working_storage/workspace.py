@@ -66,7 +66,7 @@ class Draft:
 
 
 REMOVED = ".removed"
-"""Suffix of what is being removed; a crash leaves it to the next removal."""
+"""Suffix of files and folders that are being removed; after a crash, the next removal deletes them."""
 
 
 def remove_renamed(path: Path, token: str) -> None:

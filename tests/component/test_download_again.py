@@ -1,7 +1,6 @@
 import itertools
 import json
 import os
-import shutil
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -27,6 +26,7 @@ from tests.support.downloading import (
     md5,
     rows,
 )
+from tests.support.paused_removal import PausedRemoval
 from tests.support.step_context import marked_settings
 
 
@@ -273,22 +273,14 @@ def test_an_earlier_attempt_that_still_runs_changes_no_downloaded_file(
 def test_an_attempt_that_pauses_at_its_end_removes_nothing_of_a_later_attempt(
     settings: Settings, source: HttpSource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    url, remove = source.put("/a", b"bytes"), shutil.rmtree
-    paused, resumed = threading.Event(), threading.Event()
-
-    def pause(folder: Path, **options: Any) -> None:
-        paused.set()
-        assert resumed.wait(30)
-        remove(folder, **options)
-
-    monkeypatch.setattr(shutil, "rmtree", pause)
+    url, removal = source.put("/a", b"bytes"), PausedRemoval(monkeypatch)
     with ThreadPoolExecutor(1) as pool:
         first = pool.submit(downloaded, job_of_file(settings, url), settings)
-        assert paused.wait(30)
+        removal.await_pause()
         later = Workspace.of(job_of_file(settings, url, op="attempt-2"), settings.working)
         later.make_folder(later.attempt)
         (later.attempt / "part").write_bytes(b"by")
-        resumed.set()
+        removal.resumed.set()
         first.result()
 
     assert (later.attempt / "part").read_bytes() == b"by"

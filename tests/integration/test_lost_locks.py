@@ -8,6 +8,7 @@ import pytest
 from kazoo.protocol.serialization import Delete, int_struct
 
 from pipeline import codes
+from pipeline.attempt import is_over
 from pipeline.outcome import AttemptOver
 from pipeline.settings import Settings
 from tasks.broker import publisher
@@ -153,11 +154,3 @@ def break_shortly(session: Session, proxy: Proxy) -> None:
     proxy.cut()
     eventually(lambda: session.connections > before and session.connected)
     session.exists(LOCK)
-
-
-def is_over(guard: AttemptGuard) -> bool:
-    try:
-        guard.check()
-    except AttemptOver:
-        return True
-    return False

@@ -3,8 +3,7 @@
 import pytest
 from kazoo.protocol.states import ZnodeStat
 
-from pipeline.attempt import UNATTENDED
-from pipeline.outcome import AttemptOver
+from pipeline.attempt import UNATTENDED, is_over
 from pipeline.records import Batch, Job
 from pipeline.settings import Settings
 from pipeline.states import Event, JobState
@@ -260,14 +259,6 @@ def test_the_ticket_goes_before_all_others_and_the_download_is_asked_to_yield(
     guard.check()  # the attempt is not over
     session.zk.delete(record.lock_path(held[0]))
     assert eventually(lambda: is_over(guard), 20)
-
-
-def is_over(guard: AttemptGuard) -> bool:
-    try:
-        guard.check()
-    except AttemptOver:
-        return True
-    return False
 
 
 def test_an_attempt_that_was_asked_to_yield_may_still_carry_its_job_onward(session: Session) -> None:

@@ -4,8 +4,6 @@ import shutil
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from threading import Event as Gate
-from typing import Any
 
 import pytest
 
@@ -27,6 +25,7 @@ from tasks import app, retention
 from tasks.scheduled import beat
 from tests.support import planting
 from tests.support.operators import ANN
+from tests.support.paused_removal import PausedRemoval
 from zkstate import paths
 from zkstate.care.audit import audit
 from zkstate.connection.locks import single_flight
@@ -150,22 +149,14 @@ def test_a_removal_that_pauses_and_continues_late_removes_nothing_of_a_later_att
     context = app.make_context(small)
     failed = fail(session, job_with(session, small, 300, 300), FailureKind.SYSTEM)
     producer = Path(failed.configuration.working_dir) / "producer"
-    remove, paused = shutil.rmtree, Gate()
-    resumed = Gate()
-
-    def pause(folder: Path, **options: Any) -> None:
-        paused.set()
-        assert resumed.wait(30)
-        remove(folder, **options)
-
-    monkeypatch.setattr(shutil, "rmtree", pause)
+    removal = PausedRemoval(monkeypatch)
     with ThreadPoolExecutor(1) as threads:
         late = threads.submit(retention._empty, context, context.session(), failed.jid)
-        assert paused.wait(30)
+        removal.await_pause()
         session.ask(session.zk.delete_async, paths.job_lock(failed.jid))  # as when a session expires
         producer.mkdir(parents=True, exist_ok=True)
         (producer / "b").write_bytes(b"of a later attempt")
-        resumed.set()
+        removal.resumed.set()
         with pytest.raises((AttemptOver, Stale)):
             late.result(30)
 

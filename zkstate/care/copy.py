@@ -38,8 +38,8 @@ TRIES = 100
 """Maximum reads of a batch or a job that changes while it is read."""
 
 ALIKE = 10
-"""Reads in a row that are alike, after which a batch whose jobs are not as many as it says is none that
-changes."""
+"""Equal reads in a row, after which a number of jobs that contradicts the status is damage, and no change in
+progress."""
 
 BATCH_NODES = ("submission", "profile", "status", "history", "status-report")
 JOB_NODES = ("bid", "configuration", "identifiers", "status", "priority", "space_needed", "history")
@@ -133,7 +133,7 @@ def _batch_with_jobs(session: Session, bid: str) -> tuple[RecordEntry, list[str]
 
 
 def _naming(session: Session, bid: str, listed: set[str]) -> set[str]:
-    """The jobs that are not listed by the batch which they name."""
+    """The jobs that name the batch, although it does not list them."""
     others = sorted({*session.children(paths.JOBS)} - listed)
     return {
         jid

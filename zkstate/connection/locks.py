@@ -90,7 +90,7 @@ class AttemptGuard:
                 self._gives_way.set()
 
     def _is_own(self, lock: ZnodeStat | None) -> bool:
-        """False without a lock, or for that of a later attempt or of another record."""
+        """False if there is no lock, or if it belongs to a later attempt or to another record."""
         if lock is None or lock.ephemeralOwner != self._session.id:
             return False
         return self._created in (None, lock.czxid)
@@ -127,6 +127,15 @@ def single_flight(session: Session, name: str) -> Iterator[ServerClock | None]:
         yield server_clock(session, path)
     finally:
         drop(session, path, mark)
+
+
+@contextmanager
+def own_clock(session: Session) -> Iterator[ServerClock]:
+    """The server's clock, read by a lock with a new name, as several threads may read it at once."""
+    with single_flight(session, f"clock {token()}") as clock:
+        if clock is None:
+            raise session.unreachable()
+        yield clock
 
 
 @contextmanager

@@ -19,7 +19,6 @@ from zkstate import paths
 from zkstate.connection import locks
 from zkstate.connection.client import tls_context
 from zkstate.connection.session import Session
-from zkstate.connection.transaction import token
 
 SECONDS = 2.0
 """For the connection, and for each answer."""
@@ -112,10 +111,8 @@ def _number(text: str) -> int | None:
 def clock_difference(session: Session) -> tuple[float, float]:
     """Seconds by which ZooKeeper's clock is ahead of this host's, and the uncertainty of that number."""
     began = time.time()
-    with locks.single_flight(session, f"clock {token()}") as clock:
+    with locks.own_clock(session) as clock:
         ended = time.time()
-    if clock is None:
-        raise session.unreachable()
     return clock.read_ms / 1000 - (began + ended) / 2, (ended - began) / 2
 
 

@@ -16,9 +16,8 @@ from kazoo.protocol.states import ZnodeStat
 
 from zkstate import paths
 from zkstate.connection.clock import ServerClock, SweepRecord, advance, this_machine
-from zkstate.connection.locks import single_flight
+from zkstate.connection.locks import own_clock
 from zkstate.connection.session import Session
-from zkstate.connection.transaction import token
 from zkstate.errors import Corrupt
 from zkstate.record.node import Node, log_damage
 
@@ -128,8 +127,9 @@ def last_sweep(session: Session) -> float:
     last_ms = max(stat.mtime, started_ms(session))
     if abs(time.time() - last_ms / 1000) < SWEEP_LIMIT:
         return 0.0
-    with single_flight(session, f"clock {token()}") as clock:  # several may ask at once
-        return (clock.now_ms() - last_ms) / 1000 if clock else 0.0
+    with own_clock(session) as clock:
+        seconds: float = (clock.now_ms() - last_ms) / 1000
+    return seconds
 
 
 def redispatched(session: Session) -> dict[str, int]:

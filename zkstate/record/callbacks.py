@@ -37,7 +37,7 @@ class OwedCallback(RewrittenRecord):
     message: str = ""
     """Why the last try failed; empty before the first, and in records of 0.2."""
     service_faults: int = 0
-    """Tries that were not counted, as an outage of the receiver began or lasted."""
+    """Tries that met an outage of the receiver, and were not counted."""
 
 
 @dataclass(frozen=True)

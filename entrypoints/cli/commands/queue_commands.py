@@ -136,8 +136,9 @@ def drain(
         how = "undrain" if undo else "drain?until_stop=true" if until_stop else "drain"
         path = f"/v1/workers/{worker}/{how}"
         done = site.post(path, operations.fleet.fleet.Drained, {"reason": options.reason})
-        waits = wait is not None and done.followed and not undo
-        at_work = _await_idle(site, worker, wait) if waits and wait is not None else ""
+        at_work = ""
+        if wait is not None and done.followed and not undo:
+            at_work = _await_idle(site, worker, wait)
     screen.emit(done) if options.json else fleet_status.drained(done)
     if at_work:
         screen.note(at_work, "")

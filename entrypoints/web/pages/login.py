@@ -161,7 +161,7 @@ def _device_page(request: Request, caller: Principal, code: str, answer: str = "
 
 
 def to_login(request: Request) -> Response:
-    """Redirect to the login, and then back to the same page; it says that a form has to be sent again."""
+    """Redirect to the login, which leads back to the page, or says that the form has to be sent again."""
     if request.method not in SAFE_METHODS:
         return RedirectResponse("/login?next=%2F&refused=true", status_code=303)
     query = f"?{request.url.query}" if request.url.query else ""
